@@ -1,14 +1,15 @@
 """Compares search rules by searches over recorded whole trainings, in simulated time.
 
-    python benchmarks/bench_lengths.py [nanogpt|r2gen] [--seeds 50] [--rules now "batches before rates" ...]
+    python benchmarks/bench_lengths.py [nanogpt|r2gen] [--seeds 50] [--minutes 36] [--deviation 0.03]
+        [--rules now "batches before rates" ...]
 
 Every search is the real one - heuristics, sampler, screening, stopping, races, confirmation - with the space
 of `nanogpt.yaml`, or the batch, rate and length of the demonstration's; only the trainings are simulated.
 Recorded in `tables/nanogpt-alone.jsonl` and `tables/r2gen-alone.jsonl`: the final scores of trainings with
 three batches, three or four rates and two lengths, many with two or three seeds, and the seconds per step by
 batch. Assumed: between and beyond them the score is linear in the logarithms of rate, length and batch, with
-BLEU-4 at most 1; seeds add normal noise as large as in the table; a trial's speed has an interval of 1%, and
-varies by 1.5% between trials and by 3% between the turns of a race.
+BLEU-4 at most 1; seeds add normal noise as large as in the table, or `--deviation`; a trial's speed has an
+interval of 1%, and varies by 1.5% between trials and by 3% between the turns of a race.
 
 Prints for each rule how many searches confirm a winner, its true speedup, how often it delivers less than
 promised, and the simulated minutes and trials to the end.
@@ -311,10 +312,12 @@ def main() -> None:
     parser.add_argument("recipe", nargs="?", choices=RECIPES, default="nanogpt")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--deviation", type=float, help="SD of the score between equal trainings")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     law = Law(RECIPES[given.recipe])
+    law.deviation = given.deviation or law.deviation
     space, minutes = law.recipe.read_space(), given.minutes or law.recipe.minutes
     budget = space.budget.model_copy(update={"time": minutes * 60})
     space = space.model_copy(update={"budget": budget})

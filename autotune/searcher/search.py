@@ -25,6 +25,7 @@ from autotune.storage.study_file import SearchPlan
 from autotune.trials import failures
 from autotune.trials.report import TrialReport
 
+_OTHERS_FIRST = 2  # settings that are tried before the best ones are trained longer
 TIME_UP = "the time is up"
 
 
@@ -58,12 +59,20 @@ class Search:
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
         self._running = RunningTrials(environment.clock, shared)
         self.history = pilot.settled(History(studies.read(study).trials, space))
+        self._first = len(self.history.trials)  # of this run
         self._sampler = samplers.informed(self.history, options.earlier, self._seed)
         ranked = History(options.earlier, self.space).ranked
         best_before = [t.config for t in ranked if configurations.contains(self.space, t.config)]
         self._heuristics = Heuristics(best_before, options.seed)
         # Phases, in order: the first one that proposes a trial decides.
-        self._searching = (self._baseline, self._shorter_baseline, self._same_baseline, self._suggestion)
+        self._searching = (
+            self._baseline,
+            self._shorter_baseline,
+            self._same_baseline,
+            self._baseline_again,
+            self._longer_meanwhile,
+            self._suggestion,
+        )
         self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self.threshold = stopping.threshold(self.history)
         environment.publish(self.threshold)
@@ -120,7 +129,13 @@ class Search:
             or not self._allowance.trials_left(len(self.history.searched))
             or not self._allowance.has_time_to_search(confirm.most_s(self.history))
             or not self.another_pays
+            or self.is_ripe
         )
+
+    @property
+    def is_ripe(self) -> bool:
+        """True if the settings tried since the best ones were no better, so that it is time to confirm."""
+        return confirm.is_ripe(self.history, self._first)
 
     @property
     def another_pays(self) -> bool:
@@ -131,7 +146,8 @@ class Search:
     def kept_time(self) -> bool:
         """True, after a search, if planned trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
-        return not self.is_exhausted and not self.stopping and left > 0 and self.another_pays
+        has_more = not self.is_exhausted and not self.stopping and left > 0
+        return has_more and self.another_pays and not self.is_ripe
 
     def is_over(self) -> bool:
         """Returns True if running trials should be stopped too."""
@@ -193,6 +209,14 @@ class Search:
             return None
         is_due = pilot.is_due(self.asked)
         return Proposal(self.space.baseline_config, confirm.noise_repeat()) if is_due else None
+
+    def _baseline_again(self) -> Proposal | None:
+        return None if self._running or self._is_searched() else confirm.baseline_repeat(self.history)
+
+    def _longer_meanwhile(self) -> Proposal | None:
+        """Trains the best settings at the length that they need, to know better how long that is."""
+        is_early = confirm.fruitless_trials(self.history) < _OTHERS_FIRST
+        return None if is_early or self._is_searched() else self._longer_best()
 
     def _suggestion(self) -> Proposal | None:
         if self._is_searched():

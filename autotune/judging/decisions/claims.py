@@ -73,11 +73,12 @@ def next_seed(finalist: Trial, history: History) -> Repeat | None:
     begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
     failures = sum(t.outcome is not None and not t.completed for t in begun)
     if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
-        return _repeat(0, history)
-    return _repeat(finalist.number, history) if len(ours) < most else None
+        return next_seed_of(0, history)
+    return next_seed_of(finalist.number, history) if len(ours) < most else None
 
 
-def _repeat(number: int, history: History) -> Repeat:
+def next_seed_of(number: int, history: History) -> Repeat:
+    """Returns the next repeat of trial `number`."""
     rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
     return Repeat(number, max([0, *rounds]) + 1)
 
@@ -167,10 +168,12 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
     """Returns the claim about the quality of a finalist that is certainly faster.
 
     It is tested after three runs of both sides and after each further pair, not more often, as every look
-    lets some worse configurations pass. `same-training` only has to show no certain loss.
+    lets some worse configurations pass. A finalist that computes the same as the baseline only has to show no
+    certain loss, and so has any under `same-training`.
     """
     goal, level = history.space.objective, quality.early_level(history.space.budget.repeats)
-    noise, is_same = quality.noise([runs.ours, runs.theirs]), goal.select == "same-training"
+    noise = quality.noise([runs.ours, runs.theirs])
+    is_same = goal.select == "same-training" or history.computes_the_same(history.trial(so_far.number))
     kept = quality.compare(
         runs.ours, runs.theirs, history.least_share, noise, start=history.start, level=level
     )

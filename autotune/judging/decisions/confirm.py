@@ -12,11 +12,14 @@ from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import Config
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, planning, racing, replanning
-from autotune.judging.decisions.claims import Claim, claim, next_seed, race_of
+from autotune.judging.decisions.claims import Claim, claim, next_seed, next_seed_of, race_of
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves, turns
 
 _LEAST_DRIFT = 0.05  # of the speed, assumed until some settings have run twice
+_CLEARLY = 1.2  # times as fast as the baseline: worth confirming
+_BASELINE_RUNS = 3  # needed for a claim about quality
+_PATIENCE = 4  # settings in a row that are no better: benchmarks/bench_lengths.py confirms more than with 8
 _RACE_S, _RACE_TRIALS = 60.0, 4  # a race takes a minute, or less if trials are short
 
 
@@ -34,6 +37,51 @@ class Proposal:
 def noise_repeat() -> Repeat:
     """Returns the baseline's early repeat, which shows by how much equal runs differ."""
     return Repeat(0, 0)
+
+
+def baseline_repeat(history: History) -> Proposal | None:
+    """Returns another run of the baseline once some settings seem clearly faster; None if none is needed.
+
+    Confirming them takes these runs anyway. Run before, they show how much seeds vary, and so how long a
+    training has to be for a few seeds to confirm it.
+    """
+    begun = [t for t in history.trials if t.original == 0 and t.kind in (TrialKind.SEARCHED, TrialKind.SEED)]
+    is_enough = len(begun) >= min(_BASELINE_RUNS, 1 + history.space.budget.repeats)
+    if is_enough or _promising(history) is None:
+        return None
+    return Proposal(history.trial(0).config, next_seed_of(0, history))
+
+
+def fruitless_trials(history: History, first: int = 0) -> int:
+    """Returns how many other settings ended since the best ones were found, from trial `first` on.
+
+    0 if lengths are not planned, and while no settings seem clearly faster than the baseline. A refuted
+    finalist starts the count anew.
+    """
+    if (leader := _promising(history)) is None:
+        return 0
+    alike = {t.number for t in history.trained_alike(leader.config)}
+    refuted_numbers = {trial.number for trial, _ in refuted(history)}
+    in_vain = (t.number for t in history.trials if refuted_numbers & {t.original, *t.race})
+    after = max([min(alike), first - 1, *in_vain])
+    ended = (t for t in history.searched if t.outcome is not None)
+    return sum(t.number > after and t.number not in alike for t in ended)
+
+
+def is_ripe(history: History, first: int = 0) -> bool:
+    """Returns True if the search should end to confirm the best settings: those tried since are no better.
+
+    There have to be as many as the space has knobs, and never less than four.
+    """
+    return fruitless_trials(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
+
+
+def _promising(history: History) -> Trial | None:
+    """Returns the best settings if their training is clearly shorter than the baseline's, else None."""
+    if not planning.is_wanted(history.space) or history.baseline is None or history.needs.rate is None:
+        return None
+    leader, usual = replanning.best(history), history.equal_trainings_per_s(history.baseline)
+    return leader if leader and history.equal_trainings_per_s(leader) >= _CLEARLY * usual else None
 
 
 def next_step(history: History) -> Proposal | None:

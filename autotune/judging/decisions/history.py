@@ -23,6 +23,7 @@ from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds, has_inte
 from autotune.space.space import Space
 
 _ALMOST = 1.05  # times as long
+_CLEAR = 2.5  # standard deviations above the least quality: benchmarks/bench_lengths.py confirms most with it
 _LATE = 1.5  # standard deviations: benchmarks/bench_search.py finds fewer wrong winners than with 0 or 1
 _WITHOUT_LENGTH = frozenset({LENGTH})
 # What the end of a trial may change, unless it is a run of the baseline, which may change everything.
@@ -235,25 +236,50 @@ class History:
 
     @cached_property
     def needs(self) -> LengthNeeds:
-        """The length that each configuration needs for the baseline's quality."""
-        quality, least = self.baseline_quality, self.least_quality
-        slack = 0.0 if quality is None or least is None else quality - least
-        return LengthNeeds(self.trials, self.space, quality, slack)
+        """The length that each configuration needs to be confirmed as good as the baseline.
+
+        It has to reach the baseline's quality, or more if seeds vary so much that a few runs could not show
+        that it keeps the required share.
+        """
+        aim, least = self.baseline_quality, self.least_quality
+        slack = 0.0 if aim is None or least is None else aim - least
+        if (
+            aim is not None
+            and (noise := quality.noise([self.runs_of(number) for number in self._repeats])) is not None
+        ):
+            aim += max(0.0, _CLEAR * noise.deviation - slack)
+        return LengthNeeds(self.trials, self.space, aim, slack)
+
+    def needed_samples(self, trial: Trial) -> float | None:
+        """Returns the length that a trial's settings need; None while it is unknown, and for the baseline.
+
+        Settings that compute the same as the baseline need its length, whatever their seeds gave.
+        """
+        if not trial.number or self.baseline is None:
+            return None
+        if self.computes_the_same(trial, at_any_length=True):
+            return float(self.length(self.baseline))
+        return self.needs.samples(trial)
+
+    def computes_the_same(self, trial: Trial, *, at_any_length: bool = False) -> bool:
+        """Returns True if a trial computes the same as the baseline, up to the order of operations."""
+        same = self.space.known.same_figures
+        ignored = same | _WITHOUT_LENGTH if at_any_length else same
+        return trial.key_without(ignored) == settings_key(self.space.baseline_config, ignored)
 
     def equal_trainings_per_s(self, trial: Trial) -> float:
         """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
 
         If lengths are not planned, a training is as long as the trial's.
         """
-        needed = self.needs.samples(trial) if trial.number else None
-        return self.surely_per_s(trial) / (needed or self.length(trial))
+        return self.surely_per_s(trial) / (self.needed_samples(trial) or self.length(trial))
 
     def is_long_enough(self, trial: Trial) -> bool:
         """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.
 
         A shorter training that reached the quality by luck would miss it with other seeds.
         """
-        needed = self.needs.samples(trial) if trial.number else None
+        needed = self.needed_samples(trial)
         return needed is None or needed <= _ALMOST * self.length(trial)
 
     def throughput(self, trial: Trial) -> Figure | None:

@@ -22,6 +22,7 @@ _WITHOUT_LENGTH = frozenset({LENGTH})
 _FURTHEST = 4.0  # times a training's length: beyond it nothing is predicted
 # Relative SD of the samples to a target between seeds: 0.06 to 0.22 in the tables of docs/benchmarks.md.
 _PRIOR_SCATTER, _PRIOR_DEGREES = 0.15, 4
+_NEAR = 0.3  # of log lengths: trainings that are averaged, because seeds vary
 _LEAST_SQUARES = math.log(1.3) ** 2  # of log lengths: with less spread there is no rate
 
 
@@ -66,18 +67,20 @@ class LengthNeeds:
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        They are predicted from the training whose quality came closest; without a rate, they are its length.
+        They are predicted from the trainings whose length is close to that with the closest quality; without
+        a rate, they are that length.
         """
-        by_length: dict[float, list[float]] = defaultdict(list)
-        for length, quality in self._groups.get(_settings(trial), ()):
-            by_length[length].append(quality)
-        if not by_length or self._quality is None:
+        points, target = self._groups.get(_settings(trial), ()), self._quality
+        if not points or target is None:
             return None
-        target = self._quality
-        means = ((length, statistics.fmean(qualities)) for length, qualities in by_length.items())
-        length, quality = min(means, key=lambda point: abs(point[1] - target))
+        by_length: dict[float, list[float]] = defaultdict(list)
+        for length, quality in points:
+            by_length[length].append(quality)
+        closest = min(by_length, key=lambda length: abs(statistics.fmean(by_length[length]) - target))
         if not self.rate:
-            return math.exp(length)
+            return math.exp(closest)
+        near = [point for point in points if abs(point[0] - closest) <= _NEAR]
+        length, quality = (statistics.fmean(values) for values in zip(*near, strict=True))
         more = (target - quality) / self.rate
         return math.exp(length + max(-math.log(_FURTHEST), min(more, math.log(_FURTHEST))))
 

@@ -29,12 +29,15 @@ def pilot(history: History) -> Config | None:
 
 
 def planned(config: Config, history: History, share: float) -> Config:
-    """Returns `config` with a `share` of the length that the best settings so far need."""
+    """Returns `config` with a `share` of the length that the best settings so far need.
+
+    It is never longer than the baseline's training.
+    """
     if not planning.is_wanted(history.space):
         return config
-    leader = best(history)
-    needed = history.needs.samples(leader) if leader else None
-    return _with(history, config, share * (needed or history.space.budget.samples_per_trial))
+    leader, most = best(history), history.space.budget.samples_per_trial
+    needed = history.needed_samples(leader) if leader else None
+    return _with(history, config, share * min(needed or most, most))
 
 
 def best(history: History) -> Trial | None:
@@ -43,17 +46,23 @@ def best(history: History) -> Trial | None:
     return max(candidates, key=history.equal_trainings_per_s, default=None)
 
 
+def as_needed(trial: Trial, history: History) -> Config:
+    """Returns a trial's settings at the length that they need; the baseline's stay as they are."""
+    needed = history.needed_samples(trial)
+    return _with(history, trial.config, needed) if needed else trial.config
+
+
 def next_config(history: History) -> Config | None:
     """Returns the best settings at the length that they need; None if that has run, or is not worth it."""
     space = history.space
     leader = best(history) if planning.is_wanted(space) else None
     if leader is None or history.needs.rate is None:
         return None
-    needed, equals = history.needs.samples(leader), history.trained_alike(leader.config)
+    equals = history.trained_alike(leader.config)
     first = next((t for t in history.ranked if history.is_long_enough(t)), None)
-    if needed is None or first is None or len(equals) >= _MOST_LENGTHS:
+    if not leader.number or first is None or len(equals) >= _MOST_LENGTHS:
         return None
-    config = _with(history, leader.config, needed)
+    config = as_needed(leader, history)
     length = space.samples(config)
     if history.surely_per_s(leader) / length * _WORTH <= history.trainings_per_s(first):
         return None

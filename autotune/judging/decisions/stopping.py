@@ -7,6 +7,7 @@ from functools import partial
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.metric import Metric
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
+from autotune.judging.decisions import planning, replanning
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
 
@@ -52,16 +53,34 @@ def threshold(history: History) -> Threshold:
     bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
-    least = history.least_quality or 0.0
-    least += curves.gain(least, history.start) * (history.noise or 0.0)
     is_free = goal.select == "same-training" or goal.takes_any_quality
-    keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
-    best = next(keeping, None)
+    best = _soonest_planned(history) if planning.is_wanted(space) else _fastest(history, is_free=is_free)
     return bar(
-        (_rival(best, history),) if best else (),
+        (best,) if best else (),
         curve=() if is_free else history.baseline_curve,
         keep=history.least_share,
     )
+
+
+def _fastest(history: History, *, is_free: bool) -> Rival | None:
+    """Returns the fastest trial that keeps the quality, and not only by chance; any if quality `is_free`."""
+    least = history.least_quality or 0.0
+    least += curves.gain(least, history.start) * (history.noise or 0.0)
+    keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
+    best = next(keeping, None)
+    return _rival(best, history) if best else None
+
+
+def _soonest_planned(history: History) -> Rival | None:
+    """Returns the settings whose training is the shortest at the length that they need.
+
+    The trial itself may have been shorter than that: to beat it would be too much to ask.
+    """
+    best = replanning.best(history)
+    if best is None:
+        return None
+    longer = replanning.as_needed(best, history)
+    return replace(_rival(best, history), samples=history.space.samples(longer))
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:

@@ -136,18 +136,34 @@ def test_if_any_quality_will_do_the_race_alone_decides(raced, space):
     assert (found.holds, found.kept) == (True, None)
 
 
-def test_under_same_training_one_seed_without_a_certain_loss_is_enough(raced, space):
-    same = space.revised(objective={"select": "same-training"})
-    assert not claims.claim(2, History(raced(), same)).is_done
-    assert claims.claim(2, History(raced(0.19), same)).holds
-    assert claims.claim(2, History(raced(0.1), same)).why_not.startswith("worse bleu_4, ")
+def training_alike(trials, space):
+    """Returns the trials with the baseline's settings, except for the number of loader workers."""
+    return [replace(t, config={**space.baseline_config, "num_workers": 4 if t.number else 2}) for t in trials]
+
+
+@pytest.mark.parametrize("select", ["same-training", "same-quality"])
+def test_of_the_same_training_one_seed_without_a_certain_loss_is_enough(raced, space, select):
+    space = space.revised(objective={"select": select})
+    assert not claims.claim(2, History(training_alike(raced(), space), space)).is_done
+    assert claims.claim(2, History(training_alike(raced(0.19), space), space)).holds
+    lost = claims.claim(2, History(training_alike(raced(0.1), space), space))
+    assert lost.why_not.startswith("worse bleu_4, ")
+
+
+def test_rounding_may_cost_quality_unless_that_is_allowed(raced, space):
+    trials = [
+        replace(t, config={**t.config, "precision": "bf16"}) for t in training_alike(raced(0.19), space)
+    ]
+    trials[0] = replace(trials[0], config=space.baseline_config)
+    assert not claims.claim(2, History(trials, space)).is_done
+    assert claims.claim(2, History(trials, space.revised(objective={"select": "same-training"}))).holds
 
 
 def test_without_a_quality_above_0_only_the_same_training_can_be_claimed(raced, space):
     none = {"curve": (Evaluation(100, 10.0, 0.0),), "quality": 0.0}
     trials = [replace(t, measurement=replace(t.measurement, **none)) for t in raced(0.0, 0.0, 0.0)]
     trials.append(replace(trials[1], number=len(trials), repeat=Repeat(0, 1)))
-    assert claims.claim(2, History(trials, space.revised(objective={"select": "same-training"}))).holds
+    assert claims.claim(2, History(training_alike(trials, space), space)).holds
     assert claims.claim(2, History(trials, space)).why_not == "its bleu_4 cannot be compared"
     assert not claims.claim(2, History(trials[:5], space)).is_done, "there are seeds left"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.trial import Repeat
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
 from tests.autotune.conftest import reaching, slices_of
@@ -251,6 +252,63 @@ def test_ablation_steps_do_not_affect_confirmation(trials, space, play, make_tri
     assert confirm.next_step(after) is None
     assert confirm.confirmed(after) == confirm.confirmed(before)
     assert confirm.finalists(History([*played, stopped], space)) == confirm.finalists(before)
+
+
+@pytest.fixture
+def trained(make_trial, planned):
+    """Makes a trial of a space with planned lengths, by default as good as the baseline."""
+
+    def make(number, speed=10.0, quality=0.2, **rest):
+        return make_trial(
+            number, speed, half_width=0.1, curve=[quality], **{**planned.baseline_config, **rest}
+        )
+
+    return make
+
+
+@pytest.fixture
+def leading(trained, planned):
+    """The baseline, its pilot, and trial 2, whose settings need half the samples."""
+    length = planned.baseline_config["length"]
+    pilot = trained(1, quality=0.16, length=length // 2)
+    return [trained(0), pilot, trained(2, learning_rate=2e-4, length=length // 2)]
+
+
+def test_the_baseline_runs_twice_more_once_settings_seem_clearly_faster(leading, trained, planned):
+    assert confirm.baseline_repeat(History(leading[:2], planned)) is None
+    assert (
+        confirm.baseline_repeat(History([*leading[:2], trained(2, speed=11, num_workers=4)], planned)) is None
+    )
+    trials = list(leading)
+    for number in (1, 2):
+        repeat = confirm.baseline_repeat(History(trials, planned))
+        assert (repeat.config, repeat.repeat) == (planned.baseline_config, Repeat(0, number))
+        trials.append(replace(trained(len(trials), quality=0.19), repeat=repeat.repeat))
+    assert confirm.baseline_repeat(History(trials, planned)) is None
+    no_seeds = planned.revised(budget={"repeats": 0})
+    assert confirm.baseline_repeat(History(leading, no_seeds)) is None, "nothing will be confirmed"
+
+
+def test_a_search_is_ripe_after_as_many_worse_settings_as_knobs(leading, trained, planned):
+    others = [trained(3 + n, quality=0.1, learning_rate=2e-4 + 1e-5 * n) for n in range(1, 6)]
+    knobs = len(planned.drawn_knobs)
+    assert knobs == len(others)
+    assert not confirm.is_ripe(History([*leading, *others[:-1]], planned))
+    assert confirm.is_ripe(History([*leading, *others], planned))
+    assert not confirm.is_ripe(History([*leading, *others], planned), first=5), (
+        "a resumed search tries others"
+    )
+    better = trained(9, learning_rate=4e-4, length=planned.baseline_config["length"] // 4)
+    assert not confirm.is_ripe(History([*leading, *others, better], planned))
+    assert confirm.fruitless_trials(History([*leading, *others, better], planned)) == 0
+
+
+def test_after_a_refuted_finalist_as_many_are_tried_again(leading, trained, planned, make_trial):
+    others = [trained(3 + n, quality=0.1, learning_rate=2e-4 + 1e-5 * n) for n in range(1, 6)]
+    race = make_trial(9, race=(0, 2), slices=slices_of({2: 0.4}))
+    history = History([*leading, *others, race], planned)
+    assert [trial.number for trial, _ in confirm.refuted(history)] == [2]
+    assert not confirm.is_ripe(history)
 
 
 def test_an_uncertain_speed_is_raced_and_an_equal_one_is_not(make_trial, planned):

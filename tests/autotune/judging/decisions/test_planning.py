@@ -1,6 +1,7 @@
 """Predicted lengths of trainings, from the gain of a longer one."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,31 @@ def test_the_length_closest_to_the_quality_counts(trained, pair, needs):
         for n, samples, quality in ((2, WHOLE, 0.5), (3, 5_000, 0.31), (4, 5_000, 0.29))
     ]
     assert needs([*pair, *other]).samples(other[0]) == pytest.approx(5_000)
+
+
+def test_trainings_of_about_that_length_are_averaged(trained, pair, needs):
+    """Seeds vary: one training alone would say 10,000 samples."""
+    lucky = trained(2, WHOLE, QUALITY + 0.04, learning_rate=2e-4)
+    again = trained(3, round(WHOLE / 1.2), QUALITY - 0.04, learning_rate=2e-4)
+    expected = math.sqrt(WHOLE * WHOLE / 1.2)
+    assert needs([*pair, lucky, again]).samples(lucky) == pytest.approx(expected, rel=1e-4)
+
+
+def test_if_seeds_vary_the_aim_is_above_the_baselines_quality(trained, pair, planned):
+    """So much above what has to be kept that a few seeds can show it: 2.5 standard deviations."""
+    other = trained(2, WHOLE, QUALITY, learning_rate=2e-4)
+    quiet, noisy = (
+        [
+            *pair,
+            other,
+            *(replace(trained(3 + n, WHOLE, q), repeat=Repeat(0, 1 + n)) for n, q in enumerate(qs)),
+        ]
+        for qs in ((QUALITY, QUALITY), (QUALITY - 0.02, QUALITY + 0.02))
+    )
+    assert History(quiet, planned).needed_samples(other) == pytest.approx(WHOLE)
+    slack, rate = 0.05 * QUALITY, History(noisy, planned).needs.rate
+    more = (2.5 * 0.02 - slack) / rate
+    assert History(noisy, planned).needed_samples(other) == pytest.approx(WHOLE * math.exp(more))
 
 
 def test_without_a_rate_settings_need_the_length_that_they_had(trained, pair, needs):

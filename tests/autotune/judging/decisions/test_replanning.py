@@ -10,7 +10,7 @@ from autotune.judging.decisions import replanning
 from autotune.judging.decisions.history import History
 
 WHOLE, QUALITY = 20_000, 0.3
-HIGHER = {"learning_rate": 2e-4}
+HIGHER, OTHERWISE = {"learning_rate": 2e-4}, {"precision": "bf16"}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_new_configuration_gets_the_length_that_the_best_needs(trained, pair, 
 
 
 def test_the_best_settings_finish_first_at_the_length_that_they_need(trained, pair, after):
-    twice_as_fast = trained(2, WHOLE, QUALITY - 0.02, speed=20, num_workers=4)
+    twice_as_fast = trained(2, WHOLE, QUALITY - 0.02, speed=20, **OTHERWISE)
     twice_as_good = trained(3, WHOLE, QUALITY + 0.04, **HIGHER)
     assert replanning.best(after(*pair)).number in {0, 1}, "the same settings"
     assert replanning.best(after(*pair, twice_as_fast)).number == 2, "1.4 times the samples, twice the speed"
@@ -77,14 +77,27 @@ def test_clearly_better_settings_are_trained_again_shorter(trained, pair, after)
 
 
 def test_settings_that_just_miss_are_trained_again_longer(trained, pair, after):
-    faster = trained(2, WHOLE, QUALITY - 0.02, speed=30, num_workers=4)
+    faster = trained(2, WHOLE, QUALITY - 0.02, speed=30, **OTHERWISE)
     longer = replanning.next_config(after(*pair, faster))
-    assert longer["num_workers"] == 4
+    assert longer["precision"] == "bf16"
     assert longer["length"] == pytest.approx(WHOLE * 2**0.5, rel=0.001)
 
 
+def test_settings_that_train_the_same_need_the_baselines_length(trained, pair, after):
+    lucky = trained(2, WHOLE, QUALITY + 0.1, speed=20, num_workers=4)
+    history = after(*pair, lucky)
+    assert history.needed_samples(lucky) == WHOLE
+    assert replanning.next_config(history) is None
+    assert replanning.best(history).number == 2
+
+
+def test_no_training_is_planned_longer_than_the_baselines(trained, pair, after, planned):
+    faster = trained(2, WHOLE, QUALITY - 0.02, speed=30, **OTHERWISE)
+    assert replanning.planned(faster.config, after(*pair, faster), 1.0)["length"] == WHOLE
+
+
 def test_settings_without_a_gain_are_not_trained_again(trained, pair, after):
-    barely = trained(2, WHOLE, QUALITY - 0.04, speed=20.5, num_workers=4)
+    barely = trained(2, WHOLE, QUALITY - 0.04, speed=20.5, **OTHERWISE)
     assert replanning.best(after(*pair, barely)).number == 2
     assert replanning.next_config(after(*pair, barely)) is None, "2.05 times the speed, twice the samples"
     assert replanning.next_config(after(pair[0], barely)) is None, "without a rate nothing is known"
@@ -94,7 +107,7 @@ def test_the_same_settings_are_trained_at_four_lengths_at_most(trained, pair, af
     """Each of them predicts that the settings need 16000 samples."""
     rate = 0.04 / math.log(2)
     tried = [
-        trained(n, samples, QUALITY + rate * math.log(samples / 16_000), speed=20, num_workers=4)
+        trained(n, samples, QUALITY + rate * math.log(samples / 16_000), speed=20, **OTHERWISE)
         for n, samples in enumerate((5_008, 7_008, 9_008, 19_008), start=2)
     ]
     assert replanning.next_config(after(*pair, *tried[:3]))["length"] == pytest.approx(16_000, rel=0.01)

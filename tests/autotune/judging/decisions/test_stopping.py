@@ -202,6 +202,21 @@ def test_a_trial_that_barely_keeps_the_quality_is_no_rival(make_trial, space):
     assert [p.quality for p in threshold.curve] == [0.2, 0.2]
 
 
+def test_with_planned_lengths_the_bar_is_the_best_training_at_the_length_that_it_needs(make_trial, planned):
+    """A trial that was too short to keep the quality must not stop those that are long enough."""
+
+    def trained(number, quality, samples, **settings):
+        config = {**planned.baseline_config, "length": samples, **settings}
+        return make_trial(number, 10, half_width=1, curve=[quality], **config)
+
+    trials = [trained(0, 0.2, 20_000), trained(1, 0.16, 10_000)]
+    lucky = trained(2, 0.195, 8_000, learning_rate=2e-4)
+    assert [r.samples for r in stopping.threshold(History(trials, planned)).rivals] == [20_000]
+    (rival,) = stopping.threshold(History([*trials, lucky], planned)).rivals
+    assert rival.number == 2
+    assert rival.samples == pytest.approx(8_000 * 2 ** (0.005 / 0.04), abs=16)
+
+
 def test_with_a_target_the_bar_is_the_best_time(make_trial, space):
     to_target = space.revised(objective={"target": 0.2})
 
