@@ -7,7 +7,7 @@ from typing import Any
 from autotune.core import units
 from autotune.display import words
 from autotune.reports.marks import Mark
-from autotune.reports.plot import Plot, Table, Trace, escape, layout, line, lines
+from autotune.reports.plot import Plot, Table, Trace, escape, line, lines
 from autotune.training.events import Kind
 
 _EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
@@ -105,7 +105,7 @@ def draw(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
         title=f"{plot.title} over {'time' if axes.over == 'time' else axes.unit}",
         label=plot.label or f"{plot.title}. {'; '.join(ends)}",
         data=data,
-        layout=layout(330, xaxis=axes.x, **{**yaxes, **plot.layout}),
+        layout={"height": 330, "xaxis": axes.x, **yaxes, **plot.layout},
         legend=tuple(dict.fromkeys(legend)),
         table=_table(plot.title, runs, form, axes.unit),
     )

@@ -1,6 +1,7 @@
 """A plot of the report: a plotly figure as plain data, with a text alternative.
 
-Figures are written as plotly's JSON, because importing its Python API takes seconds.
+Figures are written as plotly's JSON, because importing its Python API takes seconds. What all have in common
+is a template in `templates/report.js`.
 """
 
 import html
@@ -22,7 +23,6 @@ TRIALS = ("trials", "All trials as a table")
 _WIDEST = 46  # characters in a line of a hover text
 _CROWD = 300  # with more trials, markers other than the baseline's and the winner's are smaller
 _CHOSEN_SIZE = 12
-_MUTED = {"color": "var(--muted)", "size": 12}
 
 
 @dataclass(frozen=True)
@@ -51,40 +51,6 @@ class Plot:
     @property
     def figure(self) -> dict[str, Any]:
         return {"data": self.data, "layout": self.layout}
-
-
-def layout(height: int, **rest: Any) -> dict[str, Any]:
-    """Returns the layout that all figures share, updated with `rest`; axes are merged."""
-    look = {"color": "var(--ink)", "size": 13}
-    axis = {
-        "gridcolor": "var(--grid)",
-        "linecolor": "var(--rule)",
-        "zeroline": False,
-        "automargin": True,
-        "tickfont": _MUTED,
-    }
-    for name in filter(lambda name: "axis" in name, rest):
-        title = rest[name].get("title")
-        rest[name] = axis | rest[name]
-        if title:
-            rest[name]["title"] = {"text": title, "font": _MUTED, "standoff": 10}
-    return {
-        "height": height,
-        "autosize": True,
-        "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": look,
-        "showlegend": False,
-        "hovermode": "closest",
-        "hoverlabel": {
-            "bgcolor": "var(--surface)",
-            "bordercolor": "var(--rule)",
-            "font": look,
-            "align": "left",
-        },
-        **rest,
-    }
 
 
 def escape(text: object) -> str:
@@ -153,18 +119,7 @@ def line(mark: Mark, x: Sequence[Any], y: Sequence[Any], width: float = 2, **res
 
 def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
     """Returns a short annotation inside a plot; `text` is plotly's markup."""
-    return {
-        "text": text,
-        "x": x,
-        "y": y,
-        "xref": "paper",
-        "showarrow": False,
-        "font": _MUTED,
-        "xanchor": "left",
-        "yanchor": "bottom",
-        "align": "left",
-        **rest,
-    }
+    return {"text": text, "x": x, "y": y, **rest}
 
 
 def horizontal(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport, Side
-from autotune.reports.plot import Plot, Table, Trace, escape, layout, lines, note
+from autotune.reports.plot import Plot, Table, Trace, escape, lines, note
 
 _ROW_PX, _THICKNESS = 56, 0.42  # height of a row, and the bar's share of it
 _MARGIN = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
@@ -52,7 +52,7 @@ def _trace(mark: Mark, bars: Sequence[_Bar]) -> Trace:
 def _layout(rows: int, **rest: Any) -> dict[str, Any]:
     """Returns the layout for rows of bars; titles are above them, which suits narrow screens."""
     axis = {"range": [rows - 0.5, -0.75], "showticklabels": False, "showgrid": False, "fixedrange": True}
-    return layout(70 + _ROW_PX * rows, barmode="overlay", yaxis=axis, **rest)
+    return {"height": 70 + _ROW_PX * rows, "barmode": "overlay", "yaxis": axis, **rest}
 
 
 def _title(text: str, detail: str, row: int) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from autotune.reports.plot import (
     escape,
     horizontal,
     hover_text,
-    layout,
     line,
     lines,
     note,
@@ -74,17 +73,17 @@ def front(report: SessionReport) -> Plot | None:
             *(_drawn(each, report) for each in chosen),
             *(points(rows, mark, per_s, lambda _: 0, report) | {"yaxis": "y2"} for mark, rows in rug),
         ],
-        layout=layout(
-            500,
-            xaxis={
+        layout={
+            "height": 500,
+            "xaxis": {
                 "title": f"{report.unit} per second",
                 "rangemode": "tozero",
                 "anchor": "y2" if rug else "y",
             },
-            yaxis={"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
+            "yaxis": {"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
             **({"yaxis2": _RUG_AXIS} if rug else {}),
             **limits,
-        ),
+        },
         legend=(*reversed(occurring), _LINE, *([] if least is None else [_KEPT])),
         elsewhere=TRIALS,
     )
@@ -186,11 +185,11 @@ def history(report: SessionReport) -> Plot | None:
         axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
         label=label,
         data=[*steps, *(points(rows, mark, lambda r: r.number, per_s, report) for mark, rows in groups)],
-        layout=layout(
-            340,
-            xaxis={"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},
-            yaxis={"range": [-0.03 * highest, 1.08 * highest]},
-        ),
+        layout={
+            "height": 340,
+            "xaxis": {"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},
+            "yaxis": {"range": [-0.03 * highest, 1.08 * highest]},
+        },
         legend=(*(mark for mark, _ in reversed(groups)), *([_BEST] if best else [])),
         elsewhere=TRIALS,
     )

@@ -12,7 +12,7 @@ from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import Predicted, SessionReport
-from autotune.reports.plot import TRIALS, Plot, Table, Trace, horizontal, layout, line, per_s, points
+from autotune.reports.plot import TRIALS, Plot, Table, Trace, horizontal, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
 _ALLOWED = Mark("share that may be used", "var(--ink)", "dash")
@@ -55,7 +55,7 @@ def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
             *(points(group, marks.precision(name), place, per_s, report) for name, group in groups.items()),
             *(points(group, mark, place, per_s, report) for mark, group in chosen),
         ],
-        layout=layout(360, xaxis=_axis(rows), yaxis={"rangemode": "tozero"}),
+        layout={"height": 360, "xaxis": _axis(rows), "yaxis": {"rangemode": "tozero"}},
         legend=(*map(marks.precision, groups), *(mark for mark, _ in chosen)),
         elsewhere=TRIALS,
     )
@@ -96,7 +96,7 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
             *(points(group, mark, _size, peak, report) for mark, group in chosen),
             *([points(full, marks.OOM, _size, lambda _: 1.07 * top, report)] if full else []),
         ],
-        layout=layout(360, xaxis=_axis(rows), yaxis={"range": [0, 1.14 * top]}, shapes=shapes),
+        layout={"height": 360, "xaxis": _axis(rows), "yaxis": {"range": [0, 1.14 * top]}, "shapes": shapes},
         legend=(
             *map(marks.precision, groups),
             *(mark for mark, _ in chosen),

@@ -21,11 +21,48 @@
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, resolved(inner)]));
   };
 
+  // What all figures have in common; a figure's own layout says the rest.
+  const ink = { color: "var(--ink)", size: 13 };
+  const muted = { color: "var(--muted)", size: 12 };
+  const axis = {
+    gridcolor: "var(--grid)",
+    linecolor: "var(--rule)",
+    zeroline: false,
+    automargin: true,
+    tickfont: muted,
+    title: { font: muted, standoff: 10 },
+  };
+  const common = {
+    margin: { l: 8, r: 12, t: 12, b: 8 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: ink,
+    showlegend: false,
+    hovermode: "closest",
+    hoverlabel: { bgcolor: "var(--surface)", bordercolor: "var(--rule)", font: ink, align: "left" },
+    xaxis: axis,
+    yaxis: axis,
+    annotationdefaults: {
+      xref: "paper",
+      showarrow: false,
+      font: muted,
+      xanchor: "left",
+      yanchor: "bottom",
+      align: "left",
+    },
+  };
+  const titled = ([name, value]) => [
+    name,
+    typeof value?.title === "string" ? { ...value, title: { text: value.title } } : value,
+  ];
+
   const draw = (width) => {
-    const family = getComputedStyle(document.body).fontFamily;
+    const look = resolved(common);
+    look.font.family = getComputedStyle(document.body).fontFamily;
     for (const place of places) {
       const { data, layout } = resolved(figures[place.dataset.figure]);
-      const shown = { ...layout, font: { ...layout.font, family }, ...(width ? { width, autosize: false } : {}) };
+      const own = Object.fromEntries(Object.entries(layout).map(titled));
+      const shown = { ...own, template: { layout: look }, ...(width ? { width, autosize: false } : {}) };
       if (isTouched) shown.dragmode = false;
       Plotly.react(place, data, shown, { displayModeBar: false, responsive: !width });
     }

@@ -325,7 +325,7 @@ def test_if_lower_is_better_the_region_is_below_its_edge(rich):
     region, edge = plot.layout["shapes"]
     assert region["y1"] < region["y0"] == edge["y0"] == lower.least_quality
     assert plot.axes.startswith("↑ val_loss, lower is better. The best are at the bottom right.")
-    assert plot.layout["xaxis"]["title"]["text"] == "tokens per second"
+    assert plot.layout["xaxis"]["title"] == "tokens per second"
     assert plot.layout["annotations"][0]["text"].startswith("95% of the baseline's improvement in val_loss: ")
     assert "with at least 95% of the baseline's improvement in val_loss" in plot.label
     curves = named(lower, "quality-samples")
