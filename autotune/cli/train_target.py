@@ -1,6 +1,5 @@
 """Targets of `train` besides sessions: a search space, or a trainer's own config."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,11 +9,9 @@ from autotune.core.shell import quoted
 from autotune.sessions import prepare
 from autotune.space import builtin
 from autotune.space.space import Space
-from autotune.storage.store import is_session
+from autotune.storage.store import is_session, short_list
 from autotune.training import plan
 from autotune.workloads import registry
-
-_MOST_LISTED = 5
 
 
 def space(name: str, data: Path | None) -> tuple[Space, Path]:
@@ -50,19 +47,11 @@ def _why_not(name: str) -> str:
             how = f"with --workdir {quoted(name)} --resume"
             return f"is a training; to continue it, give its session, search space or config {how}"
     places = dict.fromkeys((Path(name).parent, Path("runs")))
-    sessions = [str(place) for parent in places for place in _below(parent) if is_session(place)]
+    sessions: list[Path] = []
+    for parent in places:
+        with suppress(OSError):
+            sessions += filter(is_session, sorted(parent.iterdir()))
     return (
-        f"no session, search space or config is there; sessions: {_listed(sessions) or 'none in runs'}; "
+        f"no session, search space or config is there; sessions: {short_list(sessions) or 'none in runs'}; "
         f"search spaces: {', '.join(builtin.names())}, or a file"
     )
-
-
-def _below(directory: Path) -> list[Path]:
-    with suppress(OSError):
-        return sorted(directory.iterdir())
-    return []
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_LISTED
-    return ", ".join([*names[:_MOST_LISTED], *([f"and {rest} more"] if rest > 0 else [])])

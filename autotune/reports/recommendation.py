@@ -136,7 +136,9 @@ def _side(
     scored = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
     judged = quality.figure_in_users_sign(history.quality(trial), goal)
-    scores = results.means([_scores(t.measurement) for t in scored])
+    scores = results.means(
+        [{n: value for n, value in t.measurement.scores.items() if is_score(n)} for t in scored]
+    )
     if judged and goal.quality in scores:  # not that of the last evaluation
         scores[goal.quality] = judged.value
     return Side(
@@ -162,10 +164,6 @@ def _side(
         planned=history.length(trial) if goal.target is None else None,
         mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
-
-
-def _scores(measurement: Measurement) -> dict[str, float]:
-    return {name: value for name, value in measurement.scores.items() if is_score(name)}
 
 
 def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:

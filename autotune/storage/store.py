@@ -296,10 +296,10 @@ class StoredSession(SessionDir):
                 shutil.rmtree(place.work, ignore_errors=True)
 
 
-def short_list(numbers: Sequence[int]) -> str:
-    """Formats the first five of `numbers`, and how many more there are."""
-    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
-    return f"{', '.join(map(str, numbers[:_SHOWN]))}{more}"
+def short_list(each: Sequence[object]) -> str:
+    """Formats the first five values, and how many more there are."""
+    more = f" and {len(each) - _SHOWN} more" if len(each) > _SHOWN else ""
+    return f"{', '.join(map(str, each[:_SHOWN]))}{more}"
 
 
 def is_in_use(session: StoredSession) -> bool:

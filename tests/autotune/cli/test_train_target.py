@@ -8,6 +8,7 @@ import yaml
 from autotune.__main__ import main
 from autotune.cli import train_target
 from autotune.core.errors import InputError
+from autotune.storage.store import short_list
 from autotune.storage.trial_dir import TrainingDir
 from autotune.workloads import registry
 from r2gen import checkpoint, synthetic
@@ -108,8 +109,8 @@ def test_a_missing_target_lists_what_exists(tmp_path, capsys, name):
 
 
 def test_only_some_of_many_sessions_are_listed():
-    assert train_target._listed("abcde") == "a, b, c, d, e"
-    assert train_target._listed("abcdefg") == "a, b, c, d, e, and 2 more"
+    assert short_list("abcde") == "a, b, c, d, e"
+    assert short_list("abcdefg") == "a, b, c, d, e and 2 more"
 
 
 def test_a_trainings_directory_is_no_session(tmp_path, capsys):
