@@ -84,10 +84,10 @@ def fit(config: Mapping[str, Any], workdir: Path) -> Generator[Record, None, Non
     was bad. So does an error, of the state before the failed step, unless it came during the update of the
     weights.
 
-    Raises InputError before training if an argument is wrong, BadImageError if an image is, StorageError if a
-    checkpoint cannot be written, LoaderError if no batch arrives, and DivergedError after more than
-    `max_bad_steps` bad steps in a row, or if training ends in such a row with a model whose `val_loss` is not
-    finite.
+    Raises InputError before training if an argument is wrong, BadImageError if an image cannot be read,
+    StorageError if a checkpoint cannot be written, LoaderError if no batch arrives, and DivergedError after
+    more than `max_bad_steps` bad steps in a row, or if training ends in such a row with a model whose
+    `val_loss` is not finite.
     """
     parsed = parse(config)
     precision.check(parsed, precision.capability())

@@ -16,7 +16,7 @@ _STDOUT = Path("-")
 def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
     """Writes the report of a session or training in a format; returns the exit code."""
     option_values.one_of("--format", form, FORMATS)
-    text, file = reporting.rendered(session, form, samples, prices)
+    text, file = reporting.render(session, form, samples, prices)
     if output == _STDOUT:
         files.write_to_stdout(text)
     else:

@@ -110,7 +110,7 @@ def _of_session(root: Path, asked: Trained) -> TrainingToRun:
     given = session.space()
     workload = registry.load(given.workload)
     state = snapshot.take(session, root)
-    trial, history = exporting.wanted(state, asked.trial), state.history
+    trial, history = exporting.find_trial(state, asked.trial), state.history
     usable = gpus.usable(options.gpus_per_trial)
     workload.require_gpus(usable.gpus_per_trial)
     gpus.require_script(workload.python, usable)

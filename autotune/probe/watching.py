@@ -72,8 +72,8 @@ def watch(
 ) -> Watched:
     """Runs a command line until it ends, until `is_enough` returns True, or for `most_s`.
 
-    `view` is the place of its view and its directory there, `variables` are added to this process's. Raises
-    InputError if it cannot be started.
+    `view` is the place of its view and its directory there, `variables` are added to the environment of this
+    process. Raises InputError if it cannot be started.
     """
     place, directory = view
     notes, mark = place / f"{uuid.uuid4().hex}.jsonl", uuid.uuid4().hex

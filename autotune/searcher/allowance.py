@@ -59,8 +59,8 @@ class Allowance:
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
     """Returns a warning with a better time limit, if time is too short for a dozen trials.
 
-    A smaller plan needs time only for its own trials. None before the baseline has completed, and if time
-    suffices. `slots` trials run at a time.
+    A smaller plan needs time only for its own trials. Returns None before the baseline has completed, or if
+    time suffices. `slots` trials run at a time.
     """
     each_s = asked.trial_s
     if plan.time_s is None or plan.trials == 1 or not each_s:

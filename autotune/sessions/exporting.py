@@ -36,7 +36,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     workload = registry.named(session.space().workload)
     form = formats.named(name, workload)
     state = snapshot.take(session, root)
-    trial, history = wanted(state, number), state.history
+    trial, history = find_trial(state, number), state.history
     gpus = math.ceil(session.options().gpus_per_trial)
     best = winner.from_trial(trial, history, workload, session.provenance(), gpus)
     settings = f"{view.knobs(trial.config)}. {view.compare_with_baseline(trial, history)}"
@@ -49,7 +49,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     return Export(file, settings, _unsaid(written, best, file), _reads(best, form, file))
 
 
-def wanted(shown: Snapshot, number: int | None) -> Trial:
+def find_trial(shown: Snapshot, number: int | None) -> Trial:
     """Returns trial `number`, by default the winner.
 
     Raises UnconfirmedError if the winner is not confirmed yet, and InputError if there is no such trial.

@@ -226,7 +226,7 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
         answers = [_HUNG] if is_hung else list(pool.map(lambda name: ask(name, python), names))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
     pairs = zip(groups, answers, strict=True)
-    asked = [judge(*one, told) for group, told in pairs for one in matched(group, told)]
+    asked = [judge(*one, told) for group, told in pairs for one in pair_by_uuid(group, told)]
     others = [judge(device, None, torch) for device in there if not device.uuid]
     return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
 
@@ -256,7 +256,9 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     return Torch(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def matched(known: Sequence[Device], told: Torch | Fault) -> list[tuple[Device, Mapping[str, Any] | None]]:
+def pair_by_uuid(
+    known: Sequence[Device], told: Torch | Fault
+) -> list[tuple[Device, Mapping[str, Any] | None]]:
     """Pairs devices with torch's facts by UUID; by order if no UUID matches."""
     seen = [] if isinstance(told, Fault) else told.devices
     by_uuid: dict[str | None, Mapping[str, Any]] = {f"GPU-{one['uuid']}": one for one in seen}

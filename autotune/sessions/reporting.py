@@ -18,7 +18,7 @@ from autotune.training import plan
 from autotune.trials import failures
 
 
-def rendered(root: Path, form: str, samples: int = SAMPLES, prices: Prices | None = None) -> tuple[str, Path]:
+def render(root: Path, form: str, samples: int = SAMPLES, prices: Prices | None = None) -> tuple[str, Path]:
     """Returns the report of the session or training in `root`, and the file for it.
 
     Raises InputError if there are prices for a training.

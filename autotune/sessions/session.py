@@ -100,7 +100,7 @@ class Session:
         """Writes the report as `html`, `json` or `md`, as the command `report` does."""
         from autotune.sessions import reporting  # noqa: PLC0415 - as above
 
-        text, usual = reporting.rendered(self.path, format)
+        text, usual = reporting.render(self.path, format)
         file = usual if output is None else Path(output)
         reporting.write(file, text)
         return file

@@ -119,7 +119,7 @@ def optuna_search(space: Space, seed: int) -> Rules:
     return Rules(_Sampled(space, TPESampler(seed=seed)))
 
 
-def told_failures(space: Space, seed: int) -> Rules:
+def optuna_constrained(space: Space, seed: int) -> Rules:
     """Does the same as `optuna_search`, but reports out-of-memory trials as breaking a constraint."""
     return Rules(_Sampled(space, TPESampler(seed=seed), constrained=True))
 
@@ -322,7 +322,7 @@ def _confirmed(
 
 _RULES: dict[str, Callable[[Space, int], Rules]] = {
     "optuna": optuna_search,
-    "told": told_failures,
+    "told": optuna_constrained,
     "gp": gaussian_process,
     "random": random_search,
     "asha": asha,

@@ -110,14 +110,14 @@ class _Feed:
 
     def give(self, iterator: Any, batch: Seen) -> None:
         """Adds a batch; drops those of an earlier iterator if no backward pass followed them."""
-        if self._iterated is None or self._iterated.of() is not iterator:
+        if self._iterated is None or self._iterated.iterator() is not iterator:
             self._drop(lambda iterated: not iterated.is_used)
             self._iterated = _Iterated(weakref.ref(iterator))
         self.new.append((self._iterated, batch))
 
     def end(self, iterator: Any) -> None:
         """Drops the batches of an ended iterator if no backward pass followed: an evaluation used them."""
-        self._drop(lambda iterated: iterated.of() is iterator and not iterated.is_used)
+        self._drop(lambda iterated: iterated.iterator() is iterator and not iterated.is_used)
 
     def use(self) -> None:
         """Marks all batches as used: a backward pass begins."""
@@ -155,8 +155,8 @@ class _Feed:
 class _Iterated:
     """One iteration over a loader."""
 
-    def __init__(self, of: Any) -> None:
-        self.of = of  # a weak reference to its iterator
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator  # a weak reference
         self.is_used = False  # a backward pass followed its first remaining batch
 
 

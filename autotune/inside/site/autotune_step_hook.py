@@ -130,7 +130,7 @@ class Teller:
                     f"autotune: no more steps are reported: {type(error).__name__}: {error}", file=sys.stderr
                 )
 
-        return self.beside(call)
+        return self.register_wrapper(call)
 
     def hide(self, dynamo: Any) -> None:
         """Keeps torch.compile from compiling these methods together with a compiled step.
@@ -146,7 +146,7 @@ class Teller:
         for wrapper in self._wrappers if skip else ():
             skip(wrapper)
 
-    def beside(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    def register_wrapper(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
         """Registers a function that replaces one in torch, for `hide`; returns the function."""
         self._wrappers.append(wrapper)
         return wrapper
@@ -250,7 +250,7 @@ class Teller:
                 self._is_in_backward = False
             ends()
 
-        return self.beside(wrapper)
+        return self.register_wrapper(wrapper)
 
     def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
         """Calls an optimizer's `__init__`, and notes its creation."""
@@ -268,7 +268,7 @@ class Teller:
             finally:
                 self._scaler = None
 
-        return self.beside(wrapper)
+        return self.register_wrapper(wrapper)
 
 
 def _attach(torch: Any, teller: Teller, after: After) -> None:
@@ -320,7 +320,7 @@ def _count_batches(iterator: Any, teller: Teller) -> None:
         return batch
 
     iterator.__init__ = __init__
-    iterator._next_index, iterator.__next__ = map(teller.beside, (_next_index, __next__))
+    iterator._next_index, iterator.__next__ = map(teller.register_wrapper, (_next_index, __next__))
 
 
 def _loader_of(iterator: Any) -> Any:

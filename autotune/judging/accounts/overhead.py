@@ -23,7 +23,7 @@ def in_race(trial: Trial, space: Space) -> tuple[float, float]:
     It is in seconds per sample, with the relative error of the speed that it may cause. Both are 0 if
     evaluations are no part of the speed.
     """
-    outside, speed, every = trial.measurement.outside, trial.samples_per_s, _every(trial, space)
+    outside, speed, every = trial.measurement.outside, trial.samples_per_s, _evaluation_interval(trial, space)
     each_s = outside.evaluation_s
     if not space.objective.counts_evaluations or each_s is None or speed is None or every is None:
         return 0.0, 0.0
@@ -31,7 +31,7 @@ def in_race(trial: Trial, space: Space) -> tuple[float, float]:
     return each_s / every, max(half_s, _FROM_RUN_TO_RUN * each_s) / every * speed
 
 
-def _every(trial: Trial, space: Space) -> float | None:
+def _evaluation_interval(trial: Trial, space: Space) -> float | None:
     """Returns the samples between two evaluations of the whole training; None if unknown.
 
     If evaluations are part of the speed, an unknown interval is assumed to be the same as in the trial.
@@ -86,7 +86,7 @@ def _evaluation_s(trial: Trial, history: History) -> Figure | None:
     The interval comes from the scatter between runs or, with one run, from its evaluations. It has a minimum:
     the usual variation between runs.
     """
-    every = _every(trial, history.space)
+    every = _evaluation_interval(trial, history.space)
     runs = [run.measurement.outside for run in history.runs_of(trial.number)]
     timed = [run for run in runs if run.evaluation_s is not None]
     mean_s = estimates.mean([run.evaluation_s or 0.0 for run in timed])

@@ -44,7 +44,7 @@ class AblationStep:
 
 
 def steps(history: History) -> list[AblationStep]:
-    """Returns the path to the confirmed winner; empty if there is none, or none of its knobs moves speed.
+    """Returns the steps from the baseline to the confirmed winner; none if no knob of a winner changes speed.
 
     Settings without effect on speed are not steps: they keep the baseline's values along the path.
     """

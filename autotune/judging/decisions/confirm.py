@@ -71,7 +71,7 @@ def fruitless_trials(history: History, first: int = 0) -> int:
 def is_ripe(history: History, first: int = 0) -> bool:
     """Returns True if the search should end to confirm the best settings: those tried since are no better.
 
-    There have to be as many as the space has knobs, and never less than four.
+    There must be one for every knob of the space, and at least four.
     """
     return fruitless_trials(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
 

@@ -80,8 +80,8 @@ def _text(line: bytes) -> str:
 class Process:
     """A running command, in the process group of its parent.
 
-    Its output is forwarded to this process's, unless it `is_silent`; `heard` gets every line, on a thread,
-    and returns True if it used the line. Descendants are recognized by the variable `mark` in their
+    Its output is forwarded to the output of this process, unless it `is_silent`; `heard` gets every line, on
+    a thread, and returns True if it used the line. Descendants are recognized by the variable `mark` in their
     `environment`, whose value is unique.
     """
 
@@ -102,7 +102,7 @@ class Process:
         self._output, theirs = os.pipe()
         try:
             own = {wire.OUTPUT: name_of(theirs)}
-            self._process = started(arguments, directory, {**environment, **own}, theirs)
+            self._process = start(arguments, directory, {**environment, **own}, theirs)
         except InputError:
             os.close(self._output)
             raise
@@ -217,7 +217,7 @@ def _line(text: str, read_s: float) -> OutputLine:
     return OutputLine(plain(text), read_s if at_s is None else min(at_s, read_s), is_stamped=at_s is not None)
 
 
-def started(
+def start(
     arguments: Sequence[str], directory: Path, environment: Mapping[str, str], output: int
 ) -> "subprocess.Popen[bytes]":
     """Starts a process; raises InputError if the program does not exist or cannot be run."""

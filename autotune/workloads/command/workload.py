@@ -18,7 +18,7 @@ from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, InFile, OwnFile, Workload
 from autotune.workloads.command import calls, ending, files, line, spec, training
-from autotune.workloads.command.process import started
+from autotune.workloads.command.process import start
 from autotune.workloads.command.spec import Spec
 
 TRAINED = Path("trained")
@@ -162,7 +162,7 @@ class CommandWorkload(Workload):
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
         call = self._call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), settings)
         begun_s = time.monotonic()
-        with started(call.arguments, self.directory, call.environment, subprocess.PIPE) as process:
+        with start(call.arguments, self.directory, call.environment, subprocess.PIPE) as process:
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
         command = " ".join(map(word, call.arguments))
         if process.returncode:

@@ -283,12 +283,12 @@ def test_devices_are_distinguished_by_their_uuids(machine):
     seen = torch_of(os.environ)
     turned = Torch(seen.version, seen.cuda, devices=seen.devices[::-1])
     known = telemetry.hardware().gpus
-    assert [one["name"] for _, one in gpus.matched(known, turned)] == [RTX.name, A100.name]
+    assert [one["name"] for _, one in gpus.pair_by_uuid(known, turned)] == [RTX.name, A100.name]
     of_one = Torch("2.13.0", "13.0", devices=seen.devices[1:])
-    assert [one and one["name"] for _, one in gpus.matched(known, of_one)] == [None, A100.name]
+    assert [one and one["name"] for _, one in gpus.pair_by_uuid(known, of_one)] == [None, A100.name]
     unnamed = Torch("2.0.0", "11.8", devices=[{**one, "uuid": ""} for one in seen.devices])
-    assert [one["name"] for _, one in gpus.matched(known, unnamed)] == [RTX.name, A100.name]
-    assert gpus.matched(known, Fault("", "")) == [(one, None) for one in known]
+    assert [one["name"] for _, one in gpus.pair_by_uuid(known, unnamed)] == [RTX.name, A100.name]
+    assert gpus.pair_by_uuid(known, Fault("", "")) == [(one, None) for one in known]
 
 
 def test_a_gpu_for_one_process_at_a_time_is_not_shared(machine):
