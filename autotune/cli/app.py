@@ -75,7 +75,7 @@ def judge(
     ],
     asked: JudgeRequest,
 ) -> int:
-    """Say if a change trains faster, and as well. Example: autotune judge -- python a.py --vs python b.py"""
+    """Say if a change trains as well, but faster. Example: autotune judge -- python a.py --vs python b.py"""
     from autotune.sessions import judge as judging  # noqa: PLC0415 - `status` needs none of it
 
     return judging.judge(trainings, asked)

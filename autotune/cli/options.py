@@ -31,9 +31,7 @@ class Trained:
     )
     trial: int | None = option("trial of the session to train with; default: the winner", min=0)
     resume: bool = option("continue the training in the workdir, if there is one", False)
-    retries: int = option(
-        "how often in a row to retry without any progress, after temporary faults", 3, min=0
-    )
+    retries: int = option("most retries in a row without any progress, after temporary faults", 3, min=0)
     data: Path | None = option("data set, if a space's workload is r2gen")
     baseline: Path | None = option("YAML file whose settings replace those of the search space")
     gpus_per_trial: float | None = option(

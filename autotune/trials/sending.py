@@ -196,7 +196,7 @@ def limit_memory(limit_bytes: int | None) -> None:
 
 
 class StepFlops:
-    """Counts the FLOPs of steps. A step ends when one optimizer steps: the first seen after the first record."""
+    """Counts the FLOPs of steps. A step ends when one optimizer steps: the first after the first record."""
 
     def __init__(self) -> None:
         self._flops = Flops()
