@@ -87,7 +87,7 @@ class RelationalMemory(nn.Module):
 
 
 class ConditionalLayerNorm(nn.Module):
-    """A layer norm whose scale and shift are modulated by the memory at that word."""
+    """A layer norm whose scale and shift are modulated by the memory at each word."""
 
     def __init__(self, d_model: int, slots: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Redraws a picture in place on a terminal, below lines that stay: of a search, and of a training."""
+"""Redraws the picture of a search or a training in place on a terminal, below lines that stay."""
 
 import io
 import queue

@@ -49,7 +49,7 @@ def _unit(name: str) -> str:
 
 
 def facts() -> list[Mapping[str, Any]]:
-    """Returns what NVML tells of each visible GPU's link, power, clocks and users, as far as it does."""
+    """Returns what NVML reports on each visible GPU's link, power, clocks and users."""
     with nvml.library() as is_available:
         visible = devices.handles(os.environ.get(devices.VISIBLE)) if is_available else []
         return [

@@ -155,7 +155,7 @@ def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> 
 
 
 def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
-    """Returns the answer on the memory of the training process alone, without its child processes."""
+    """Returns the check of the memory of the training process alone, without its child processes."""
     if not promise.memory_bytes:
         return None
     own_bytes = run.own_peak_bytes

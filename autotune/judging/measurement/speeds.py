@@ -106,8 +106,8 @@ class RelativeSpeeds:
     """The speeds of configurations relative to the baseline, which is None before it has completed.
 
     A configuration that raced has the factor of the race: turns side by side are not distorted by a machine
-    that is slower today. Others have the factor of their runs. Throughput is the baseline's times the factor,
-    so that both figures always agree.
+    that is slower today. Others have the factor of their runs. A throughput is that factor times the
+    throughput of the baseline, so that both figures always agree.
     """
 
     def __init__(
