@@ -158,7 +158,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores `model` on the configured number of validation studies.
 
-    With `test_scores` also on the whole test split, as `test_bleu_4` and so on, without `bleu_4_items`.
+    With `test_scores`, scores it also on the whole test split, as `test_bleu_4` and so on, without
+    `bleu_4_items`.
     """
     written = write_reports(model, splits["val"], tokenizer, config, config.eval_studies)
     figures = scorer(written)

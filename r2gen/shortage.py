@@ -42,7 +42,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def is_recognised(
     error: BaseException, is_gpu_full: Callable[[], bool], is_limited: Callable[[], bool]
 ) -> bool:
-    """Returns True if `error` reports an out-of-memory, or may be one: the GPU is full or memory limited."""
+    """Returns True if `error` reports an out-of-memory, or may be one: the GPU is full, or memory limited."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     if not isinstance(error, (RuntimeError, SystemError)):

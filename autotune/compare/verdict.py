@@ -27,7 +27,7 @@ _SEEDS_TO_BEGIN_WITH = 3  # if the spread of equal models is unknown
 
 @dataclass(frozen=True)
 class ModelResult:
-    """The models of one label compared with the baseline's."""
+    """The models of one label, compared with the models of the baseline."""
 
     label: str
     throughput: Figure | None  # mean over seeds

@@ -122,7 +122,7 @@ class KnownSetting:
 
     @classmethod
     def declared(cls, name: str, moves: Collection[str]) -> "KnownSetting":
-        """Returns a setting that the user declared to move speed, memory or quality, and nothing else."""
+        """Returns a setting that the user declared to affect speed, memory or quality, and nothing else."""
         return cls(
             name,
             moves_speed="speed" in moves,
@@ -179,7 +179,7 @@ class Knowledge:
 
     @cached_property
     def of_loader(self) -> frozenset[str]:
-        """Settings that move the loader workers' memory, which counts if the machine ran out of memory."""
+        """Settings that affect the loader workers' memory, which counts if the machine ran out of memory."""
         return frozenset(k.name for k in self.by_name.values() if k.moves_memory is MemoryEffect.LOADER)
 
 

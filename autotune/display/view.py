@@ -210,7 +210,7 @@ def _break_even(trial: Trial, history: History) -> list[str]:
 
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
-    """Returns the user's command line with a winner's settings, and the old values; empty without one."""
+    """Returns the user's command line, if any, with a winner's settings, and the old values."""
     from autotune.judging.decisions import ablation  # noqa: PLC0415 - imports NumPy, which `--help` does not
 
     space, values = history.space, configurations.for_workload

@@ -138,7 +138,7 @@ class MemoryModel:
     def _dominating(self, config: Config, need: Need) -> Trial | None:
         """Returns a trial whose out-of-memory rules out `config`, None if there is none.
 
-        `config` needs no less memory than a failed trial if all settings that move memory are equal, or
+        `config` needs no less memory than a failed trial if all settings that affect memory are equal, or
         differ in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off.
         If the whole machine ran out of memory, the loader's settings must not be lower either.
         """

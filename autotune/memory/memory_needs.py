@@ -1,4 +1,4 @@
-"""Reduces configurations to the settings that move their peak memory, and compares these needs."""
+"""Reduces configurations to the settings that affect peak memory, and compares these needs."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ _RECOMPUTED_SHARE = 0.5
 
 
 class Label(NamedTuple):
-    """A setting that moves memory; `kind` is its type (1 is not True), `power` as declared for it."""
+    """A setting that affects memory; `kind` is its type (1 is not True), `power` as declared for it."""
 
     name: str
     value: Setting
@@ -31,7 +31,7 @@ class Label(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A configuration reduced to the settings that move memory.
+    """A configuration reduced to the settings that affect memory.
 
     `group` holds the settings without a known order. Checkpointing and accumulation are separate, because
     their direction is known.
@@ -44,7 +44,7 @@ class Need(NamedTuple):
 
     @property
     def labels(self) -> frozenset[Label]:
-        """All settings that move memory, except the micro-batch."""
+        """All settings that affect memory, except the micro-batch."""
         ordered = (Label("recomputes", self.recomputes, bool), Label("accumulates", self.accumulates, bool))
         return self.group.union(ordered)
 
@@ -65,7 +65,7 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
 
 
 def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
-    """Returns the label of a setting, None if it moves no memory of the process or has a known order."""
+    """Returns the label of a setting, None if it affects no memory of the process or has a known order."""
     is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
     is_ordered = name in BATCH or (name == CHECKPOINTING and is_switch)
     if is_ordered or known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER}:

@@ -227,7 +227,7 @@ def _named(label: str, before: str) -> str | None:
 
 
 def _of_metric(label: str, metric: str) -> tuple[str, ...]:
-    """Returns the metric with a digit if it has one, as in BLEU-4 and top-5."""
+    """Returns the name of a metric, with the digit that `label` adds to it, as in BLEU-4 and top-5."""
     digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)
     return (f"{metric}_{digit[1]}",) if digit else (metric,)
 

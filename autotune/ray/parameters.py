@@ -1,4 +1,4 @@
-"""The parameters of a search space that move peak memory, and their names in the memory model."""
+"""The parameters of a search space that affect peak memory, and their names in the memory model."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ _SIZES = {MICRO_BATCH, *common_names.SIZES}
 
 
 class Parameters:
-    """The parameters of a search space that move peak memory; nested names are joined by "/".
+    """The parameters of a search space that affect peak memory; nested names are joined by "/".
 
     By default these are the batch size, precision, checkpointing, lengths and widths, and, under unknown
     names, all choices and whole numbers, but no accumulation, learning rates, schedules or fractions.
     """
 
     def __init__(self, space: Mapping[str, BaseDistribution], chosen: Sequence[str] | None = None) -> None:
-        """`chosen` are the parameters that move memory, if the user has named them."""
+        """`chosen` are the parameters that affect memory, if the user has named them."""
         known = [name for name in space if _moves_memory(name, space[name])]
         moving = known if chosen is None else [name for name in chosen if name in space]
         sizes = [n for n in moving if (chosen or _canonical(n) in _SIZES) and _numbers(space[n])]
@@ -41,7 +41,7 @@ class Parameters:
                 self.names[name] = _canonical(name)
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        """Returns the parameters in `values` that move memory, under the memory model's names."""
+        """Returns the parameters in `values` that affect memory, under the memory model's names."""
         config = {known: values[name] for name, known in self.names.items() if name in values}
         if PRECISION in config:
             config[PRECISION] = common_names.precision_of(config[PRECISION])

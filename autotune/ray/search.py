@@ -40,7 +40,7 @@ class MemoryAwareSearch(OptunaSearch):
     def __init__(self, *args: Any, memory_parameters: Sequence[str] | None = None, **kwargs: Any) -> None:
         """Takes the arguments of `OptunaSearch`.
 
-        `memory_parameters`: the parameters that move peak memory, nested ones as `model/width`. By default
+        `memory_parameters`: the parameters that affect peak memory, nested ones as `model/width`. By default
         they are recognised by their names (see `Parameters`). Memory must grow with the batch size, or else
         with the first of these parameters that is a number.
         """

@@ -86,7 +86,7 @@ def precision(name: str) -> Mark:
 
 
 def model(label: str) -> Mark:
-    """Returns the mark of a compared model: the baseline's, or its precision's."""
+    """Returns the mark of a compared model: the mark of the baseline, or of the precision of the model."""
     return BASELINE if label == "baseline" else precision(label)
 
 

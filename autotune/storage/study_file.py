@@ -193,7 +193,7 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
 
 
 def _connect_reading(file: Path) -> sqlite3.Connection:
-    """Connects for reading, the write-ahead log included, which needs a file shared with writers.
+    """Connects for reading. The write-ahead log is read too, which needs a file shared with writers.
 
     If that file cannot be created, because the disk is read-only or full, and the log is empty, there is no
     writer: the study is then opened as immutable.

@@ -99,7 +99,7 @@ def _is_of_training(given: Arguments, data: Any) -> bool:
 
 
 def _make_optimizer(overrides: Overrides, init: Any, self: Any, params: Any, defaults: Any) -> None:
-    """Applies the optimizer's arguments; all learning rates are scaled like the first optimizer's."""
+    """Applies the optimizer's arguments; all learning rates are scaled as in the first optimizer."""
     taken = {name: value for name, value in overrides.get("optimizer").items() if name in defaults}
     wanted = taken.get("lr")
     if wanted is not None:

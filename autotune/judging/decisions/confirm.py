@@ -69,9 +69,9 @@ def fruitless_trials(history: History, first: int = 0) -> int:
 
 
 def is_ripe(history: History, first: int = 0) -> bool:
-    """Returns True if the search should end to confirm the best settings: those tried since are no better.
+    """Returns True if enough trials after the best settings were no better: these should be confirmed now.
 
-    There must be one for every knob of the space, and at least four.
+    There must be one such trial for every knob of the space, and at least four.
     """
     return fruitless_trials(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
 

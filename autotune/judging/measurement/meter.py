@@ -245,7 +245,8 @@ def with_evaluations(
 ) -> Throughput | None:
     """Returns samples per second of a training with evaluations; None if either time is unknown.
 
-    A sample takes its share of a step and of an evaluation. Their errors are independent, so squares add up.
+    A sample takes its share of a step and of an evaluation. Their errors are independent, so the squares of
+    these add up.
     """
     if steady is None or outside.evaluation_s is None:
         return None

@@ -22,7 +22,7 @@ _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device a
 class Speeds:
     """The throughput of settings, pooled over trials that differ in nothing that could change it.
 
-    Trials are grouped by their settings, except those `known` not to move speed, by whether others ran
+    Trials are grouped by their settings, except those `known` not to affect speed, by whether others ran
     alongside, by device and by code revision. Running trials do not count.
     """
 
