@@ -155,7 +155,7 @@ def search_scores(report: SessionReport) -> Table | None:
 
 
 def facts(report: SessionReport) -> list[tuple[str, list[str]]]:
-    """Returns the goal of the search, the origin of the figures, and cautions, by part."""
+    """Returns the goal of the search, the origin of the figures, and cautions, each under its heading."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
     parts = [
         ("goal", [_sought(report)]),

@@ -1,5 +1,6 @@
-"""One attempt at running a trial: its child process, clock, files and outcome. Also runs a trial without a
-search.
+"""One attempt at running a trial: its child process, clock, files and outcome.
+
+Also runs a trial without a search.
 
 A trial that was killed is attempted again in the same directory: the records already written there count, and
 the workload resumes from its own checkpoint.

@@ -50,7 +50,7 @@ _MODELS: dict[str, dict[str, Setting]] = {
 
 @contextmanager
 def _as_ours(config: str = "config:") -> Iterator[None]:
-    """Raises the trainer's InputError as the tuner's; what it says of the `config` is said of that."""
+    """Raises an InputError of the trainer as one of the tuner, whose text begins with `config`."""
     try:
         yield
     except errors.InputError as error:

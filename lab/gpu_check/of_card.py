@@ -1,4 +1,4 @@
-"""Measures the card itself, by which a slow GPU is told from a fault of the search; describes it by NVML."""
+"""Measures the card itself, to tell a slow GPU from a fault of the search, and describes it by NVML."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -76,7 +76,7 @@ def killed_trial(bench: Bench) -> Iterator[Found]:
 
 
 def _kill_in_time(record: Mapping[str, Any]) -> bool:
-    """Kills the process that yielded the record after some steps; true once it has."""
+    """Kills the process that yielded the record, after some steps; returns True once it has."""
     if record["samples"] < _STEPS_BEFORE_KILL:
         return False
     os.kill(record["pid"], signal.SIGKILL)

@@ -36,7 +36,7 @@ def opens(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
 
 
 def measures(config: Mapping[str, Any], workdir: Path) -> Iterator[dict[str, Any]]:
-    """Measures the device, without a model: a figure a record, without those that it cannot do."""
+    """Measures the device without a model; yields a record for each figure that the device supports."""
     del workdir
     for samples, (name, measure) in enumerate(MEASURES.items(), 1):
         record: dict[str, Any] = {"samples": samples}

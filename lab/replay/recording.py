@@ -51,7 +51,7 @@ def grid(space: Space) -> list[dict[str, Setting]]:
 
 
 def missing(known: Table, *, seeds: int, timings: int, part: str = "all") -> Iterator[Planned]:
-    """Yields the runs that `known` lacks: timed ones first, each pass over the whole grid.
+    """Yields the runs that `known` lacks: timed ones first, in passes over the whole grid.
 
     Settings that affect speed are timed `timings` times, far apart. The baseline is timed more often, because
     every comparison uses it. Settings that affect quality are run with `seeds` seeds. Failed runs are not

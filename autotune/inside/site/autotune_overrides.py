@@ -61,7 +61,7 @@ def attach(torch: Any, overrides: Overrides) -> None:
 
 
 def replace_init(made: Any, name: str, overrides: Overrides, choose: Choice) -> None:
-    """Makes a class, `name` in the overrides, take those of the search's arguments that `choose` selects."""
+    """Makes the class `made` take the search's arguments for `name`, if `choose` selects them."""
     takes = inspect.signature(made.__init__)
 
     def make(init: Any, /, *args: Any, **kwargs: Any) -> None:

@@ -47,7 +47,7 @@ def best(history: History) -> Trial | None:
 
 
 def as_needed(trial: Trial, history: History) -> Config:
-    """Returns a trial's settings at the length that they need; the baseline's stay as they are."""
+    """Returns a trial's settings at the length that they need, but the baseline's settings unchanged."""
     needed = history.needed_samples(trial)
     return _with(history, trial.config, needed) if needed else trial.config
 
