@@ -34,7 +34,7 @@ class Gradients:
 
 
 class Stepper:
-    """Takes the optimizer steps of `model`: `gradients`, then `update`. Before the latter it can `undo`."""
+    """Takes the optimizer steps of `model`: call `gradients`, then `update`, or `undo` in its place."""
 
     def __init__(self, model: R2Gen, config: Config) -> None:
         self._model, self._config = model, config

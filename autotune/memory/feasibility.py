@@ -18,8 +18,8 @@ _Key = TypeVar("_Key")
 class MemoryModel:
     """Predicts which configurations fit in memory, from the trials so far.
 
-    An observed out-of-memory is a hard border. Below it, measured peaks predict others. Without peaks or a
-    limit, sizes grow by one step at a time, up to the smallest expected need that has failed.
+    An observed out-of-memory is a hard border. Below it, peaks are predicted from measured ones. Without
+    peaks or a limit, sizes grow by one step at a time, up to the smallest expected need that has failed.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Trainings:
         return any(rival is not None and rival.is_below(1) for rival in rivals)
 
     def _is_decided(self, remaining: Sequence[int]) -> bool:
-        """Returns True if the soonest one is certainly ahead, and no other may be 5% ahead of it."""
+        """Returns True if the fastest member is certainly ahead, and no other may be 5% ahead of it."""
         best = self.soonest(remaining)
         certain, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
         if certain is None or quoted is None or not certain.is_above(1):
