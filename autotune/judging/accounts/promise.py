@@ -132,7 +132,7 @@ def compare_speed(ratio: float) -> str:
 
 
 def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the quality, at the first evaluation after the promised number of samples."""
+    """Returns the check of the quality at the first evaluation after the promised number of samples."""
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))

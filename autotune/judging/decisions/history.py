@@ -309,7 +309,7 @@ class History:
         return runs or [trial]
 
     def memory(self, trial: Trial) -> Measurement:
-        """Returns the run of a trial's settings with the highest peak, marked as rising if any run ended so."""
+        """Returns the run of a trial's settings with the highest peak; it counts as rising if any run is."""
         runs = {t.number: t for t in (trial, *self.runs_of(trial.original))}
         measured = [t.measurement for t in runs.values()]
         highest = max(measured, key=lambda m: m.peak_memory_bytes or 0)
