@@ -28,7 +28,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Happened:
+class CurveEvent:
     """An event of a training."""
 
     at: float  # seconds since 1970
@@ -48,7 +48,7 @@ class Axes:
 
     unit: str  # of work
     whole_s: float  # end of the time axis
-    events: tuple[Happened, ...] = ()
+    events: tuple[CurveEvent, ...] = ()
     over: str = "time"  # or samples
 
     @property
@@ -59,7 +59,7 @@ class Axes:
         scale_s, name = self._time
         return {"title": f"{name} of training", "range": [0, _ROOM_RIGHT * self.whole_s / scale_s]}
 
-    def places(self, points: Iterable[CurvePoint | Happened]) -> list[float]:
+    def places(self, points: Iterable[CurvePoint | CurveEvent]) -> list[float]:
         """Returns the coordinates of points on this axis."""
         scale_s, _ = self._time
         return [p.seconds / scale_s if self.over == "time" else float(p.samples) for p in points]
@@ -135,7 +135,7 @@ def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_
     )
 
 
-def _marked(events: Sequence[Happened], axes: Axes) -> Trace:
+def _marked(events: Sequence[CurveEvent], axes: Axes) -> Trace:
     """Returns the events as vertical lines with hover texts."""
     down = {"type": "constant", "symmetric": False, "value": 0, "valueminus": 1}
     return {

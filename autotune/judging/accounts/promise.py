@@ -87,7 +87,7 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
 
 
 def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> list[PromiseCheck]:
-    """Returns the answer on each figure that was promised."""
+    """Returns the check of each promised figure."""
     checks = (_speed(promise, run, unit), _quality(promise, run, goal, unit), _memory(promise, run))
     return [_with_origin(answer, promise, run) for answer in checks if answer is not None]
 
@@ -106,7 +106,7 @@ def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> P
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns the answer on the speed; HELD depends only on the training's interval, BROKEN on both."""
+    """Returns the check of the speed; HELD depends only on the training's interval, BROKEN on both."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)

@@ -12,7 +12,7 @@ from autotune.core.settings import Setting
 from autotune.core.trial import Outcome
 from autotune.judging.accounts.promise import PromiseAnswer, PromiseCheck
 from autotune.judging.measurement.trends import Full
-from autotune.reports.curves import CurvePoint, Happened
+from autotune.reports.curves import CurveEvent, CurvePoint
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,6 @@ class TrainingReport:
     work_bytes: int | None  # checkpoints, and everything else that the workload keeps with them
     curves: Curves
     growth: tuple[Growth, ...]
-    events: tuple[Happened, ...]
+    events: tuple[CurveEvent, ...]
     settings: Mapping[str, Setting]  # in use now
     changes: Mapping[str, Setting]  # those that recovery has changed

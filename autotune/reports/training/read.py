@@ -11,7 +11,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging.accounts import promise
-from autotune.reports.curves import Happened
+from autotune.reports.curves import CurveEvent
 from autotune.reports.training import series
 from autotune.reports.training.model import Promised, TrainingReport
 from autotune.reports.training.series import Track
@@ -45,7 +45,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
         track.count(record)
     attempts = track.attempts
     happened = tuple(
-        Happened(e.at, e.samples, series.seconds_at(e.at, attempts), e.kind, e.text)
+        CurveEvent(e.at, e.samples, series.seconds_at(e.at, attempts), e.kind, e.text)
         for e in events.read(place.events_file)
     )
     lines = (line for line in lines_of(place.telemetry_file) if isinstance(line, dict))
@@ -79,7 +79,7 @@ def read(root: Path, *, is_over: bool = False) -> TrainingReport:
 
 
 def _ended(
-    place: TrainingDir, so_far: Measurement, happened: Sequence[Happened]
+    place: TrainingDir, so_far: Measurement, happened: Sequence[CurveEvent]
 ) -> tuple[Outcome | None, Measurement]:
     """Returns the training's outcome, and its measurement with figures that only its last process knew.
 

@@ -9,7 +9,7 @@ from autotune.core.metric import Metric
 from autotune.display import words
 from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.reports import markdown, page
-from autotune.reports.curves import CurvePoint, Happened
+from autotune.reports.curves import CurveEvent, CurvePoint
 from autotune.reports.training import plots, read, wording
 from autotune.reports.training.model import Curves
 from autotune.training.events import Kind
@@ -80,7 +80,7 @@ def test_figures_are_shown_without_a_promise(found):
     assert "16.0 ± 0.0" in text
 
 
-SLOWER = Happened(
+SLOWER = CurveEvent(
     2.0, 800, 90.0, Kind.DRIFT, "12% slower since 800 samples; likely because of other programs"
 )
 
@@ -188,7 +188,7 @@ def test_many_evaluations_are_thinned_in_plots_and_keep_the_best(found):
 
 
 def test_a_page_of_a_long_training_stays_small(found):
-    many = tuple(Happened(float(n), n, float(n), Kind.RETRIED, "killed by SIGKILL") for n in range(1000))
+    many = tuple(CurveEvent(float(n), n, float(n), Kind.RETRIED, "killed by SIGKILL") for n in range(1000))
     points = tuple(CurvePoint(n, float(n), 1.0) for n in range(300))
     machine = dict.fromkeys(found.curves.machine, points)
     long = replace(found, events=many, curves=Curves(points, points, points, {}, machine))
