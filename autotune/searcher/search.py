@@ -129,13 +129,14 @@ class Search:
             or not self._allowance.trials_left(len(self.history.searched))
             or not self._allowance.has_time_to_search(confirm.most_s(self.history))
             or not self.another_pays
-            or self.is_ripe
+            or self.has_plateaued
         )
 
     @property
-    def is_ripe(self) -> bool:
-        """True if the settings tried since the best ones were no better, so that it is time to confirm."""
-        return confirm.is_ripe(self.history, self._first)
+    def has_plateaued(self) -> bool:
+        """True if trials are left out because the settings tried since the best ones were no better."""
+        left = self._allowance.trials_left(len(self.history.searched))
+        return left > 0 and confirm.has_plateaued(self.history, self._first)
 
     @property
     def another_pays(self) -> bool:
@@ -147,7 +148,7 @@ class Search:
         """True, after a search, if planned trials were left out to keep time for confirming the winner."""
         left = self._allowance.trials_left(len(self.history.searched))
         has_more = not self.is_exhausted and not self.stopping and left > 0
-        return has_more and self.another_pays and not self.is_ripe
+        return has_more and self.another_pays and not self.has_plateaued
 
     def is_over(self) -> bool:
         """Returns True if running trials should be stopped too."""
@@ -215,7 +216,7 @@ class Search:
 
     def _longer_meanwhile(self) -> Proposal | None:
         """Trains the best settings at the length that they need, to know better how long that is."""
-        is_early = confirm.fruitless_trials(self.history) < _OTHERS_FIRST
+        is_early = confirm.trials_without_gain(self.history) < _OTHERS_FIRST
         return None if is_early or self._is_searched() else self._longer_best()
 
     def _suggestion(self) -> Proposal | None:

@@ -216,8 +216,8 @@ def _ending(search: Search) -> list[str]:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:
         lines.append("Fewer trials than planned, because time was kept for confirming the best.")
-    if search.is_ripe and not search.stopping:
-        lines.append("The search ended early: the last settings tried were no better than the best.")
+    if search.has_plateaued and not search.stopping:
+        lines.append("The search ended early: the last settings tried were no better than the best so far.")
     if not search.another_pays and not search.stopping:
         training = units.format_seconds(search.space.budget.worth or 0.0)
         lines.append(f"Another trial would probably cost more than it saves of {training} of training.")

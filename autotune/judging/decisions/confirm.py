@@ -52,7 +52,7 @@ def baseline_repeat(history: History) -> Proposal | None:
     return Proposal(history.trial(0).config, next_seed_of(0, history))
 
 
-def fruitless_trials(history: History, first: int = 0) -> int:
+def trials_without_gain(history: History, first: int = 0) -> int:
     """Returns how many other settings ended since the best ones were found, from trial `first` on.
 
     0 if lengths are not planned, and while no settings seem clearly faster than the baseline. A refuted
@@ -68,12 +68,12 @@ def fruitless_trials(history: History, first: int = 0) -> int:
     return sum(t.number > after and t.number not in alike for t in ended)
 
 
-def is_ripe(history: History, first: int = 0) -> bool:
+def has_plateaued(history: History, first: int = 0) -> bool:
     """Returns True if enough trials after the best settings were no better: these should be confirmed now.
 
     There must be one such trial for every knob of the space, and at least four.
     """
-    return fruitless_trials(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
+    return trials_without_gain(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
 
 
 def _promising(history: History) -> Trial | None:

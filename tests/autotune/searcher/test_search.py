@@ -1,5 +1,6 @@
 """A search with a real study and without Ray: the tests run the trials themselves."""
 
+import math
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -224,6 +225,32 @@ def test_in_the_end_the_winner_is_raced_and_then_repeated(begin, faster):
     assert all(t.config == search.history.trials[t.repeat.of].config for t in ran[6:])
     assert confirm.confirmed(search.history)[0].number == best
     assert search.remaining == 0
+
+
+def test_a_search_with_planned_lengths_plateaus_and_confirms(planned):
+    """Twice the rate needs half the length, and nothing else helps."""
+    space = planned.revised(budget={"trials": 40, "repeats": 3, "time": None})
+    search = Search(space, in_memory(), Heard(), SearchOptions(seed=1, explain=False))
+    usual, whole = space.learning_rate({}, 1.0), space.samples({})
+
+    def result(trial):
+        samples, rate = space.samples(trial.config), float(trial.config["learning_rate"])
+        quality = 0.3 + 0.04 * (math.log2(samples / whole) + min(1, math.log2(rate / usual)))
+        measured = replace(figures(quality=quality), quality_samples=samples, samples=samples)
+        curve = (Evaluation(samples, samples / 10.0, quality),)
+        return TrialReport(
+            trial.number, Phase.TRAINING, 9.0, replace(measured, curve=curve), outcome=COMPLETED
+        )
+
+    ran = run(search, result)
+    raised = next(place for place, t in enumerate(ran) if t.config["learning_rate"] == 2 * usual)
+    seeds = [t.repeat for t in ran[raised + 1 : raised + 3]]
+    assert seeds == [Repeat(0, 1), Repeat(0, 2)], "the baseline's seeds come before the race"
+    assert search.has_plateaued
+    assert len(search.history.searched) < 12
+    winner, claim = confirm.confirmed(search.history)
+    assert space.samples(winner.config) == pytest.approx(whole / 2, rel=0.05)
+    assert claim.holds
 
 
 def test_confirming_trials_run_alone(begin):

@@ -289,18 +289,18 @@ def test_the_baseline_runs_twice_more_once_settings_seem_clearly_faster(leading,
     assert confirm.baseline_repeat(History(leading, no_seeds)) is None, "nothing will be confirmed"
 
 
-def test_a_search_is_ripe_after_as_many_worse_settings_as_knobs(leading, trained, planned):
+def test_a_search_has_plateaued_after_as_many_worse_settings_as_knobs(leading, trained, planned):
     others = [trained(3 + n, quality=0.1, learning_rate=2e-4 + 1e-5 * n) for n in range(1, 6)]
     knobs = len(planned.drawn_knobs)
     assert knobs == len(others)
-    assert not confirm.is_ripe(History([*leading, *others[:-1]], planned))
-    assert confirm.is_ripe(History([*leading, *others], planned))
-    assert not confirm.is_ripe(History([*leading, *others], planned), first=5), (
+    assert not confirm.has_plateaued(History([*leading, *others[:-1]], planned))
+    assert confirm.has_plateaued(History([*leading, *others], planned))
+    assert not confirm.has_plateaued(History([*leading, *others], planned), first=5), (
         "a resumed search tries others"
     )
     better = trained(9, learning_rate=4e-4, length=planned.baseline_config["length"] // 4)
-    assert not confirm.is_ripe(History([*leading, *others, better], planned))
-    assert confirm.fruitless_trials(History([*leading, *others, better], planned)) == 0
+    assert not confirm.has_plateaued(History([*leading, *others, better], planned))
+    assert confirm.trials_without_gain(History([*leading, *others, better], planned)) == 0
 
 
 def test_after_a_refuted_finalist_as_many_are_tried_again(leading, trained, planned, make_trial):
@@ -308,7 +308,7 @@ def test_after_a_refuted_finalist_as_many_are_tried_again(leading, trained, plan
     race = make_trial(9, race=(0, 2), slices=slices_of({2: 0.4}))
     history = History([*leading, *others, race], planned)
     assert [trial.number for trial, _ in confirm.refuted(history)] == [2]
-    assert not confirm.is_ripe(history)
+    assert not confirm.has_plateaued(history)
 
 
 def test_an_uncertain_speed_is_raced_and_an_equal_one_is_not(make_trial, planned):
