@@ -22,7 +22,7 @@ WIDEST = 100  # in wider lines it is hard to find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
 _MANY = 20  # column of speeds in a unit such as tokens
 _LONGEST_REASON = 160
-_ENDED_SHOWN = 8
+_ENDED_SHOWN, _MOST_SHOWN = 8, 1000
 _LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines of the picture without running trials, and lines of each
 
 
@@ -33,8 +33,8 @@ def fitted_picture(snapshot: Snapshot, height: int) -> RenderableType:
 
 
 def full_picture(snapshot: Snapshot) -> RenderableType:
-    """Draws a search with all its trials."""
-    return _picture(snapshot, snapshot.trials, None)
+    """Draws a search with its last thousand trials: more take longer to draw than to judge."""
+    return _picture(snapshot, snapshot.trials[-_MOST_SHOWN:], None)
 
 
 def _picture(snapshot: Snapshot, ended: Sequence[Trial], most_running: int | None) -> RenderableType:
@@ -47,6 +47,9 @@ def _picture(snapshot: Snapshot, ended: Sequence[Trial], most_running: int | Non
         grid = _grid("ended, newest first", _headings(snapshot.space, "speedup"))
         for trial in reversed(ended):  # a terminal crops the last ones
             grid.add_row(str(trial.number), Text(view.name(trial)), _outcome(trial, snapshot))
+        if len(ended) == _MOST_SHOWN < len(snapshot.trials):
+            more = f"and {len(snapshot.trials) - _MOST_SHOWN:,} earlier ones, which --json has"
+            grid.add_row("", Text(more, style=HINT), "")
         parts += [Text(), grid]
     return Constrain(Group(*parts), WIDEST)
 

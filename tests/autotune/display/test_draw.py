@@ -133,6 +133,13 @@ def test_the_full_picture_has_every_trial(make):
     assert [int(n) for n in numbers if n.isdigit()] == list(range(29, -1, -1))
 
 
+def test_of_thousands_of_trials_the_last_thousand_are_drawn(make):
+    drawn = lines(draw.full_picture(make(1003, 0, state="ended", remaining=None)))
+    numbers = [int(first) for line in drawn if (first := line[:5].strip()).isdigit()]
+    assert (numbers[-1], len(drawn) > 1000) == (3, True)
+    assert "and 3 earlier ones, which" in "\n".join(drawn)
+
+
 def test_an_interrupted_session_does_not_count_as_running(make):
     text = "\n".join(lines(draw.full_picture(make(4, 1, state="interrupted"))))
     assert "4 of 40 trials ended, 1 interrupted" in text
