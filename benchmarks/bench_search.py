@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--aa", type=int, default=200, help="A/A searches; 0: none")
-    parser.add_argument("--only", choices=list(scoring.STRATEGIES), action="append")
+    parser.add_argument("--only", choices=[*scoring.STRATEGIES, *scoring.SLOTS], action="append")
     given = parser.parse_args(arguments)
     confirmed_s: dict[str, dict[object, float | None]] = defaultdict(dict)
     for file in given.tables or [_TABLES / f"{name}.jsonl" for name in _NAMES]:

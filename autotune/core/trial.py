@@ -125,7 +125,7 @@ class Trial:
     @property
     def runs_alone(self) -> bool:
         """True if nothing else may run alongside it."""
-        return self.kind not in (TrialKind.SEARCHED, TrialKind.PILOT)
+        return self.kind in (TrialKind.RACE, TrialKind.STEP)  # the others are not judged by their speed
 
     @property
     def seed(self) -> int:

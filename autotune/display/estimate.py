@@ -103,7 +103,8 @@ def _confirming_s(history: History, *, is_searched: bool) -> float | None:
         return 0.0
     if baseline is None or best is None:
         return None
-    is_decided = is_searched and confirm.next_step(history) is None
+    has_ended = all(t.outcome is not None for t in history.trials)
+    is_decided = is_searched and has_ended and confirm.next_step(history) is None
     finalists = 0 if is_decided else space.budget.finalists
     drawn, before = space.drawn_knobs, space.baseline_config
     changed = {

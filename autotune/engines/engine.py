@@ -6,7 +6,6 @@ study.
 """
 
 import math
-import os
 import re
 import shutil
 import time
@@ -312,7 +311,6 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
             ),
         )
         ray_internals.change_tune()
-        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(bridge.slots)  # or slots would be filled one by one
         tuner.fit()
     finally:
         bridge.failing.clear()

@@ -54,6 +54,7 @@ _ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # otherwise trials yield to other processes, which distorts their speed
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_MAX_PENDING_TRIALS_PG": "100000",  # as many as the slots, which may become more; by default one
     "TUNE_GLOBAL_CHECKPOINT_S": "inf",  # no snapshots: they grow with the trials, and the study is the record
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",

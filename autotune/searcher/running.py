@@ -32,6 +32,11 @@ class RunningTrials:
         return self._trials.get(number)
 
     @property
+    def shared(self) -> tuple[int, ...]:
+        """The numbers of the running trials that others run alongside, or have."""
+        return tuple(sorted(self._trials.keys() & self._shared))
+
+    @property
     def is_closed(self) -> bool:
         """True while a trial is running that must run alone."""
         return any(trial.runs_alone for trial in self._trials.values())

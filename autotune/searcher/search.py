@@ -12,6 +12,7 @@ from autotune.judging.accounts import schedules
 from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping, worth
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
+from autotune.judging.decisions.stopping import Threshold
 from autotune.searcher import sampler as samplers
 from autotune.searcher.allowance import Allowance
 from autotune.searcher.heuristics import Heuristics
@@ -50,6 +51,7 @@ class Search:
         self.stopping: str | None = None
         self.fault: str | None = None
         self.is_exhausted = self.is_interrupted = self._has_settled = False
+        self._without_proposal: History | None = None
         plan = studies.read(study).plan or SearchPlan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, TrialReport](), set[str]()
@@ -74,8 +76,7 @@ class Search:
             self._suggestion,
         )
         self._finishing = (self._longer_best, self._confirmation, self._explanation)
-        self.threshold = stopping.threshold(self.history)
-        environment.publish(self.threshold)
+        self._publish(stopping.threshold(self.history))
 
     def _recover(self) -> list[Trial]:
         """Records a killed process's trials that wrote a verdict; returns those that have to run again."""
@@ -187,16 +188,31 @@ class Search:
         if trial is not None:
             if note := self._environment.clear(trial):
                 self._listener.note(note)
-            for number in self._running.begin(trial):
+            newly = self._running.begin(trial)
+            for number in newly:
                 studies.mark_shared(self._study, number)
+            if newly:
+                self._publish(self.threshold)
             self._listener.started(trial)
         return trial
 
     def _next_proposed(self) -> Trial | None:
+        if self._without_proposal is self.history:
+            return None
         proposal = _first(self._searching)
-        if proposal is None and not self._running:  # running trials may still change it
-            proposal = _first(self._finishing)
+        if proposal is None:
+            proposal = self._finishing_proposal()
+        if proposal is None:  # until another trial begins or ends: to ask takes long in an exhausted space
+            self._without_proposal = self.history
         return self._begin(proposal) if proposal else None
+
+    def _finishing_proposal(self) -> Proposal | None:
+        """Returns what runs after the search itself: repeats side by side, everything else alone."""
+        running = self._running.trials()
+        if any(trial.kind is not TrialKind.SEED for trial in running):
+            return None  # they may still change it
+        proposal = _first(self._finishing)
+        return None if running and proposal and not proposal.repeat else proposal
 
     def _baseline(self) -> Proposal | None:
         return None if self.history.trials else Proposal(self.space.baseline_config)
@@ -239,7 +255,7 @@ class Search:
         return None if config is None else Proposal(config)
 
     def _confirmation(self) -> Proposal | None:
-        # No trial is running, and none was suggested although there is time left.
+        # No configuration is running, and none was suggested although there is time left.
         self.is_exhausted = self.is_exhausted or not self._is_searched()
         return confirm.next_step(self.history)
 
@@ -298,11 +314,15 @@ class Search:
         if ended.original == 0 or not self._has_settled:  # only runs of the baseline change it
             self._settle()
         self.say(schedules.describe(self.history), once="schedule")
-        self.threshold = stopping.threshold(self.history)
-        self._environment.publish(self.threshold)
+        self._publish(stopping.threshold(self.history))
         self._listener.ended(ended)
         if number == 0 and not ended.completed:
             self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
+
+    def _publish(self, threshold: Threshold) -> None:
+        """Tells running trials what to reach, and which of them share the machine."""
+        self.threshold = replace(threshold, shared=self._running.shared)
+        self._environment.publish(self.threshold)
 
     def _record(self, trial: Trial) -> None:
         studies.end(self._study, trial, self.space.limits.memory_fraction)

@@ -169,7 +169,8 @@ class Attempt:
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
             return
-        measured = replace(measured, curve=self._progress.curve)
+        is_shared = self._order.number in threshold.shared
+        measured = replace(measured, curve=self._progress.curve, shared=is_shared)
         samples = self._order.ends.samples or NEVER
         if stopping.verdict(measured, threshold, samples) is None:
             return

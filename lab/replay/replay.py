@@ -6,10 +6,11 @@ except for the drift, which continues from trial to trial.
 """
 
 import bisect
+import heapq
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +59,22 @@ class Result:
     winner: Config
     claims_gain: bool
     seconds: float
+
+
+# A simulation that yields seconds, is sent thresholds, and returns how the trial ends.
+Running = Generator[float, stopping.Threshold | None, Simulated]
+
+# When it comes, of which trial, when that began, and its simulation; with the end, if this is it.
+Event = tuple[float, int, float, Running, Simulated | None]
+
+
+def _advance(running: Running, threshold: stopping.Threshold | None) -> float | Simulated:
+    """Returns the seconds at which a trial asks for the threshold again, or how it ends."""
+    try:
+        return running.send(threshold)
+    except StopIteration as end:
+        simulated: Simulated = end.value
+        return simulated
 
 
 class _Steps:
@@ -110,6 +127,22 @@ class Machine:
 
         `members` are the trials that a race refers to. Raises KeyError for settings that were not recorded.
         """
+        running = self.start(trial, members=members, at_s=at_s, target=target, until_timed=until_timed)
+        end = _advance(running, None)
+        while isinstance(end, float):
+            end = _advance(running, threshold)
+        return end
+
+    def start(
+        self,
+        trial: Trial,
+        *,
+        members: Sequence[Trial] = (),
+        at_s: float = 0.0,
+        target: float | None = None,
+        until_timed: bool = False,
+    ) -> Running:
+        """Simulates `trial` as `run` does; yields the seconds so far whenever it asks for the threshold."""
         if trial.kind is TrialKind.RACE:
             return self.race(members, at_s)
         space = self._table.space
@@ -127,9 +160,12 @@ class Machine:
         for record in self._records(run, curve, at_s, times * samples):
             progress.count(record)
             seconds = record["at_s"] - at_s
-            if threshold is not None and seconds - asked_s >= _ASKED_EVERY_S:
+            if seconds - asked_s >= _ASKED_EVERY_S:
                 asked_s = seconds
-                if beaten := stopping.verdict(progress.measurement(), threshold, samples):
+                threshold = yield seconds
+                is_shared = threshold is not None and trial.number in threshold.shared
+                shown = replace(progress.measurement(), shared=is_shared)
+                if threshold and (beaten := stopping.verdict(shown, threshold, samples)):
                     return Simulated(beaten, self._shown(progress, run), seconds)
             if target is not None and curves.samples_to_reach(progress.curve, target) is not None:
                 break
@@ -263,10 +299,12 @@ def search(
     everything_is: Config | None = None,
     earlier: Sequence[Trial] = (),
     worth_s: float | None = None,
+    slots: int = 1,
 ) -> Result:
     """Runs this project's search over `table`: the real sampler, stopping and confirmation.
 
     `earlier` holds the trials of another session to warm-start from; `worth_s` sets the budget's `worth`.
+    Trials in different `slots` do not slow each other down.
     """
     space = table.space.revised(budget={"trials": trials, "worth": worth_s})
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -285,28 +323,51 @@ def search(
         Environment(clock=clock.now),
     )
     moments: list[Moment] = []
-    while (trial := search.next()) is not None:
-        is_searched = trial.number > 0 and trial.kind is TrialKind.SEARCHED
-        members = [search.history.trial(number) for number in trial.race]
-        threshold = search.threshold if is_searched else None
-        is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
-        target = None if is_pilot else search.space.objective.aim
-        simulated = machine.run(
-            trial,
-            threshold,
-            members=members,
-            at_s=clock.seconds,
-            target=target,
-            until_timed=objective.ends_once_timed(trial, search.space.objective),
-        )
-        clock.seconds += simulated.seconds
-        search.end(trial.number, simulated.outcome, simulated.measurement)
-        if not trial.runs_alone:
+    events: list[Event] = []
+    running = 0
+    while True:
+        while running < slots and (trial := search.next()) is not None:
+            running += 1
+            _schedule(
+                events, trial.number, clock.seconds, _started(machine, search, trial, clock.seconds), None
+            )
+        if not events:
+            break
+        clock.seconds, number, begun_s, simulation, simulated = heapq.heappop(events)
+        trial = search.history.trial(number)
+        if simulated is None:
+            is_searched = number > 0 and trial.kind is TrialKind.SEARCHED
+            _schedule(events, number, begun_s, simulation, search.threshold if is_searched else None)
+            continue
+        running -= 1
+        search.end(number, simulated.outcome, simulated.measurement)
+        if trial.kind in (TrialKind.SEARCHED, TrialKind.PILOT):
             best = search.history.best
             moments.append(Moment(clock.seconds, len(search.history.trials), best.config if best else None))
     found = confirm.confirmed(search.history)
     winner = found[0].config if found else space.baseline_config
     return Result(tuple(moments), tuple(search.history.trials), winner, found is not None, clock.seconds)
+
+
+def _started(machine: Machine, search: Search, trial: Trial, at_s: float) -> Running:
+    is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
+    return machine.start(
+        trial,
+        members=[search.history.trial(number) for number in trial.race],
+        at_s=at_s,
+        target=None if is_pilot else search.space.objective.aim,
+        until_timed=objective.ends_once_timed(trial, search.space.objective),
+    )
+
+
+def _schedule(
+    events: list[Event], number: int, begun_s: float, running: Running, threshold: stopping.Threshold | None
+) -> None:
+    """Adds the next event of a trial to the heap of `events`: when it asks for the threshold, or ends."""
+    came = _advance(running, threshold)
+    simulated = came if isinstance(came, Simulated) else None
+    seconds = came.seconds if isinstance(came, Simulated) else came
+    heapq.heappush(events, (begun_s + seconds, number, begun_s, running, simulated))
 
 
 def memory_limit(table: Table) -> int | None:

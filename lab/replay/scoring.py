@@ -34,6 +34,8 @@ STRATEGIES: dict[str, Strategy] = {
     "warm": _warm,
     **strategies.OTHERS,
 }
+# This search with several trials at a time.
+SLOTS: dict[str, Strategy] = {f"{n} slots": partial(replay.search, slots=n) for n in (4, 16)}
 PROFILE_TIMES = (1, 2, 4)
 _RIGHT = 1 - racing.CLOSE  # of the best merit: a race does not distinguish closer ones
 
@@ -194,7 +196,7 @@ def _read(file: Path) -> tuple[Table, Truth]:
 
 def _score(file: Path, strategy: str, seed: int, trials: int) -> Score:
     table, truth = _read(file)
-    return score(STRATEGIES[strategy](table, seed, trials), truth)
+    return score((STRATEGIES | SLOTS)[strategy](table, seed, trials), truth)
 
 
 def false_claims(file: Path, seeds: int, trials: int) -> int:

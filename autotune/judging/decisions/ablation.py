@@ -4,7 +4,7 @@ The path is greedy as in Fawcett and Hoos, "Analysing differences between algori
 ablation" (Journal of Heuristics 22, 2016). They try every remaining knob at each step and take the best. Here
 a step costs at most one run: it prefers a knob whose effect is already measured, then one that can be.
 
-Steps run alone on the device, as the winner's repeats did. Searched trials that ran alone count as steps.
+Steps run alone. Searched trials and repeats that ran alone count as steps.
 """
 
 from collections.abc import Sequence
@@ -130,12 +130,13 @@ class _PathRuns:
 
 
 def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Returns True if the throughput of `trial` is known and comparable with the throughput of `like`."""
+    """Returns True if `trial` ran alone, and its throughput is known and comparable with that of `like`."""
     measured, reference = trial.measurement, like.measurement
     return (
         trial.ended_well
         and measured.throughput is not None
-        and (measured.shared, measured.origin) == (reference.shared, reference.origin)
+        and not measured.shared
+        and measured.origin == reference.origin
     )
 
 

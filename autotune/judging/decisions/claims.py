@@ -52,7 +52,7 @@ class _Runs(NamedTuple):
 
     ours: list[Trial]
     theirs: list[Trial]
-    are_all: bool  # no seed is left to run
+    are_all: bool  # no seed is running, or left to run
 
 
 def race_of(number: int, history: History) -> Trial | None:
@@ -67,12 +67,19 @@ def race_of(number: int, history: History) -> Trial | None:
 
 
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
-    """Returns the next repeat of the finalist, or of the baseline if it has fewer; None if none is left."""
-    most, ours = history.space.budget.repeats, _fresh(finalist.number, history)
-    theirs = history.runs_of(0)
-    begun = [t for t in history.trials if t.kind is TrialKind.SEED and t.original == 0]
-    failures = sum(t.outcome is not None and not t.completed for t in begun)
-    if len(theirs) < min(len(ours), most) and failures < _MOST_FAILURES:
+    """Returns the next repeat of the finalist, or of the baseline if it has fewer; None if none may begin.
+
+    Those that the first look needs may run at a time, and then all others.
+    """
+    budget, has_target = history.space.budget, history.space.objective.target is not None
+    done, theirs = _fresh(finalist.number, history), history.runs_of(0)
+    ours, begun = [*done, *_running(finalist.number, history)], [*theirs, *_running(0, history)]
+    is_looked_at = len(done) >= _FEWEST_SEEDS and (has_target or len(begun) == len(theirs))
+    most = budget.repeats if is_looked_at else min(_FEWEST_SEEDS, budget.repeats)
+    seeds = [t for t in history.repeats_of(0) if t.kind is TrialKind.SEED]
+    failures = sum(t.outcome is not None and not t.completed for t in seeds)
+    # The samples to a target are known from fewer runs of the baseline, which is the slowest to reach it.
+    if len(begun) < min(len(done if has_target else ours), most) and failures < _MOST_FAILURES:
         return next_seed_of(0, history)
     return next_seed_of(finalist.number, history) if len(ours) < most else None
 
@@ -81,6 +88,10 @@ def next_seed_of(number: int, history: History) -> Repeat:
     """Returns the next repeat of trial `number`."""
     rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
     return Repeat(number, max([0, *rounds]) + 1)
+
+
+def _running(number: int, history: History) -> list[Trial]:
+    return [t for t in history.repeats_of(number) if t.outcome is None]
 
 
 def _fresh(number: int, history: History) -> list[Trial]:
@@ -116,7 +127,8 @@ def claim(number: int, history: History) -> Claim:
 def _runs(finalist: Trial, history: History) -> _Runs:
     fresh = _fresh(finalist.number, history)
     ours = [t for t in fresh if t.measurement.origin == finalist.measurement.origin]
-    return _Runs(ours, history.runs_of(0), next_seed(finalist, history) is None)
+    is_running = _running(finalist.number, history) or _running(0, history)
+    return _Runs(ours, history.runs_of(0), not is_running and next_seed(finalist, history) is None)
 
 
 def _not_faster(factor: Figure) -> str:

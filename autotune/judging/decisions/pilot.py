@@ -48,12 +48,13 @@ def is_wanted(space: Space) -> bool:
 
 
 def is_due(asked: History) -> bool:
-    """Returns True if the baseline's second run comes next."""
+    """Returns True if the baseline's second run comes next; it may begin while the first one is running."""
     if planning.is_wanted(asked.space):  # the second run is a shorter one instead
         return False
     has_begun = any(t.kind in (TrialKind.PILOT, TrialKind.SEED) for t in asked.trials)
-    may_begin = asked.baseline is not None and not has_begun and is_wanted(asked.space)
-    return may_begin and pilot(asked) is None
+    is_running = bool(asked.trials) and asked.baseline is None and asked.failed_baseline is None
+    may_begin = asked.baseline is not None or (is_running and not asked.space.budget.until_learnt)
+    return may_begin and not has_begun and is_wanted(asked.space) and pilot(asked) is None
 
 
 def pilot(asked: History) -> Pilot | None:

@@ -41,6 +41,7 @@ class Threshold:
     noise: float | None = None  # SD between runs with other seeds, as a share of the gain; None if unknown
     drift: float = 0.0  # relative SD of the throughput of equal settings from run to run
     metric: Metric = field(default_factory=lambda: Metric("quality"))
+    shared: tuple[int, ...] = ()  # numbers of the running trials that others run alongside
     times_late: float = 1.0  # a trial is too late after so many times a rival's seconds to the target
 
 

@@ -42,12 +42,12 @@ def test_a_measurement_survives_json() -> None:
     [
         (Trial(3, {}), TrialKind.SEARCHED, False, set()),
         (Trial(1, {}, repeat=Repeat(0, 0)), TrialKind.PILOT, False, {0}),
-        (Trial(9, {}, repeat=Repeat(3, 1)), TrialKind.SEED, True, {3}),
+        (Trial(9, {}, repeat=Repeat(3, 1)), TrialKind.SEED, False, {3}),
         (Trial(8, {}, race=(0, 3)), TrialKind.RACE, True, {0, 3}),
         (Trial(9, {}, ablation_of=3), TrialKind.STEP, True, {3}),
     ],
     ids=lambda value: value if isinstance(value, TrialKind) else "",
 )
 def test_the_kind_of_a_trial_follows_from_its_references(trial, kind, runs_alone, references):
-    """Confirming trials, and those compared with them, run alone; the pilot does not."""
+    """Trials that are judged by their speed at the end of a search run alone."""
     assert (trial.kind, trial.runs_alone, trial.references) == (kind, runs_alone, references)

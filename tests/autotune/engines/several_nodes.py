@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,6 +42,10 @@ class SeveralNodes:
     address: str
     environment: Mapping[str, str]
 
+    def add(self, node: "Started") -> None:
+        """Starts a further node; the caller kills it."""
+        _run_script(self.environment, self.address, [node])
+
     def processes(self, node: str) -> list[psutil.Process]:
         """The processes of a node, its trials among them; those of the first have the head among them."""
         return [p for p in psutil.process_iter() if _belongs(p, self.environment["TEST_PLACE"], node)]
@@ -67,14 +71,20 @@ def started(*nodes: Started, port: int = 0) -> Iterator[SeveralNodes]:
     with tempfile.TemporaryDirectory(prefix="c-", ignore_cleanup_errors=True) as directory:
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         shared = {**os.environ, "PYTHONPATH": path, **_TOKEN, "TEST_PLACE": directory}
-        asked = [sys.executable, __file__, directory, str(port), json.dumps([asdict(n) for n in nodes])]
-        done = subprocess.run(asked, env=shared, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
-        cluster = SeveralNodes(done.stdout.splitlines()[-1], shared)
+        cluster = SeveralNodes(_run_script(shared, str(port), nodes), shared)
         try:
             yield cluster
         finally:
             for node in nodes:
                 cluster.kill(node.name)
+
+
+def _run_script(environment: Mapping[str, str], head: str, nodes: Sequence[Started]) -> str:
+    """Starts nodes with a process of its own; `head` is the address of the first one, or else its port."""
+    asked = [environment["TEST_PLACE"], head, json.dumps([asdict(node) for node in nodes])]
+    script = [sys.executable, __file__, *asked]
+    done = subprocess.run(script, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    return done.stdout.splitlines()[-1]
 
 
 def _hide(directory: str) -> None:
@@ -85,7 +95,7 @@ def _hide(directory: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "hidden", directory], check=True)
 
 
-def _start(directory: str, port: int, nodes: list[Started]) -> str:
+def _start(directory: str, head: str, nodes: list[Started]) -> str:
     from ray._private import services
     from ray._private.node import Node
     from ray._private.parameter import RayParams
@@ -95,7 +105,7 @@ def _start(directory: str, port: int, nodes: list[Started]) -> str:
     agent = [sys.executable, "-I", "-S", own_ray.__file__]
     services._build_python_executable_command_memory_profileable = lambda *_, **__: agent
     Node.start_api_server = lambda *_, **__: None
-    address, everything = None, os.sched_getaffinity(0)
+    address, everything = head if ":" in head else None, os.sched_getaffinity(0)
     for node in nodes:
         os.environ.update({"TEST_NODE": node.name, **node.environment})
         os.sched_setaffinity(0, node.sees or everything)
@@ -104,7 +114,7 @@ def _start(directory: str, port: int, nodes: list[Started]) -> str:
         parameters = RayParams(
             temp_dir=directory,
             gcs_address=address,
-            gcs_server_port=None if address else port,
+            gcs_server_port=None if address else int(head),
             node_name=node.name,
             num_cpus=node.cpus,
             num_gpus=node.gpus,
@@ -123,4 +133,4 @@ def _start(directory: str, port: int, nodes: list[Started]) -> str:
 
 
 if __name__ == "__main__":
-    print(_start(sys.argv[1], int(sys.argv[2]), [Started(**node) for node in json.loads(sys.argv[3])]))
+    print(_start(sys.argv[1], sys.argv[2], [Started(**node) for node in json.loads(sys.argv[3])]))

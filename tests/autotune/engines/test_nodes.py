@@ -112,6 +112,25 @@ def test_a_search_uses_the_nodes_of_one_kind_and_says_where_every_trial_ran(tmp_
         assert {trial["node"] for trial in shown["trials"]} == {"a"}
 
 
+ALL_AT_ONCE = SPACE.replace("toy_workload:fit", "all_at_once:fit").replace("trials: 3", "trials: 6")
+
+
+def test_a_node_that_joins_fills_with_trials(tmp_path):
+    """No trial ends before six of them are running, on one CPU at first, and on six in the end."""
+    with started(Started("a")) as cluster:
+        process = begin(tmp_path, cluster, space=ALL_AT_ONCE)
+        wait_for(lambda: nodes_of(tmp_path, 0))
+        try:
+            cluster.add(Started("b", cpus=5))
+            said, errors = process.communicate(240)
+        finally:
+            cluster.kill("b")
+    assert errors == ""
+    assert process.returncode in ENDED
+    assert "node b takes part from now on" in said
+    assert sorted(trial.measurement.node for trial in trials_of(tmp_path)) == ["a", *["b"] * 5]
+
+
 @pytest.mark.slow
 def test_a_trial_continues_on_another_node_when_its_own_dies(tmp_path):
     with started(Started("a"), Started("b")) as cluster:

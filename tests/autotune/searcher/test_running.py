@@ -55,12 +55,12 @@ def test_an_interrupted_trial_is_timed_from_its_new_start(running, clock):
     ("kind", "is_closed"),
     [
         ({}, False),
-        ({"repeat": Repeat(1, 1)}, True),
+        ({"repeat": Repeat(1, 1)}, False),
         ({"race": (0, 1)}, True),
         ({"ablation_of": 1}, True),
     ],
 )
-def test_nothing_runs_alongside_a_confirming_trial(running, kind, is_closed):
+def test_nothing_runs_alongside_a_race_or_a_step(running, kind, is_closed):
     running.begin(Trial(3, {}, **kind))
     assert running.is_closed is is_closed
 

@@ -183,16 +183,16 @@ def test_a_baseline_that_learnt_nothing_falls_back_to_same_training(begin):
 def test_trials_alongside_the_pilot_may_be_outside_the_settled_space(begin):
     study = in_memory()
     search, _ = begin(trials=12, repeats=3, study=study, explain=False)
-    baseline, *others = running = [search.next() for _ in range(4)]
+    baseline, second, *others = running = [search.next() for _ in range(4)]
+    assert second.repeat == Repeat(0, 0), "it need not wait for the first run of the baseline"
     assert len({t.config["learning_rate"] for t in running}) > 1
     end(search, baseline, collapsed)
-    assert search.space.objective.select == "same-training", "a second run of the baseline would not help"
-    for trial in others:
+    assert search.space.objective.select == "same-training"
+    for trial in (second, *others):
         end(search, trial, collapsed)
     run(search, collapsed)
-    assert not any(t.repeat and t.repeat.of == 0 and not t.repeat.round for t in search.history.trials)
     won = confirm.recommended(search.history)[0]
-    assert won.number not in {1, 2, 3}, "another training cannot win"
+    assert won.number not in {2, 3}, "another training cannot win"
     later = [t for t in search.history.trials if t.kind == "searched" and t.number > 3]
     assert {search.space.effective_batch_size(t.config) for t in later} == {16}
     assert begin(trials=12, repeats=3, study=study)[0].remaining == 0
@@ -253,8 +253,8 @@ def test_a_search_with_planned_lengths_plateaus_and_confirms(planned):
     assert claim.holds
 
 
-def test_confirming_trials_run_alone(begin):
-    search, _ = begin(trials=3, repeats=3)
+def test_a_race_runs_alone_and_repeats_side_by_side(begin):
+    search, _ = begin(trials=3, repeats=4)
     for _ in range(2):
         end(search, search.next())
     first, second = search.next(), search.next()
@@ -266,8 +266,32 @@ def test_confirming_trials_run_alone(begin):
     assert race.race == (0, second.number)
     assert search.next() is None
     search.progress(race_report(search, race, lambda t: t.samples_per_s))
-    assert search.next().repeat.of == second.number
-    assert search.next() is None
+    repeats = [search.next() for _ in range(4)]
+    ours = [Repeat(second.number, n) for n in (1, 2, 3)]
+    assert [t.repeat for t in repeats] == [*ours, Repeat(0, 1)]
+    assert search.next() is None, "these may decide, before the fourth of each"
+    for trial in repeats[1:]:
+        search.progress(report(trial.number, speed=10.0))
+        assert confirm.confirmed(search.history) is None
+        assert search.next() is None
+    search.progress(report(repeats[0].number, speed=10.0))
+    assert confirm.confirmed(search.history)[0].number == second.number
+    assert [t.measurement.shared for t in search.history.trials[-4:]] == [True] * 4
+
+
+def test_a_resumed_search_goes_on_with_repeats_that_were_running(begin):
+    study = in_memory()
+    search, _ = begin(trials=2, repeats=3, study=study)
+    for _ in range(2):
+        end(search, search.next())
+    second = search.next()
+    search.progress(report(second.number, speed=2000.0))
+    race = search.next()
+    search.progress(race_report(search, race, lambda t: t.samples_per_s))
+    begun = [search.next().repeat for _ in range(4)]
+    again, _ = begin(trials=2, repeats=3, study=study)
+    assert [again.next().repeat for _ in range(4)] == begun
+    assert again.next() is None
 
 
 def test_the_sampler_ignores_races(begin, faster):
@@ -481,6 +505,20 @@ def test_the_threshold_is_published_after_every_trial(begin):
     assert thresholds[0].rivals == ()
     assert thresholds[1].rivals[0].number == 0
     assert thresholds[-1] == search.threshold
+
+
+def test_running_trials_hear_which_of_them_share_the_machine(begin):
+    thresholds = []
+    search, _ = begin(trials=9, publish=thresholds.append)
+    search.progress(report(search.next().number))
+    first = search.next()
+    assert thresholds[-1].shared == ()
+    second, third = search.next(), search.next()
+    assert thresholds[-1].shared == (first.number, second.number, third.number)
+    search.progress(report(first.number))
+    assert thresholds[-1].shared == (second.number, third.number)
+    search.progress(report(second.number, speed=1000.0))
+    assert thresholds[-1].rivals[0].shared
 
 
 def test_a_killed_search_continues_with_its_running_trial(begin):

@@ -249,8 +249,11 @@ def test_an_end_before_the_planned_samples_is_a_failure(order, server):
     )
 
 
-def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path):
-    JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "shared"])
+def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, server, tmp_path, shared):
+    rival = replace(FAR_AHEAD.rivals[0], shared=shared)
+    threshold = replace(FAR_AHEAD, rivals=(rival,), shared=(3,) if shared else ())
+    JsonFile(Threshold).write(tmp_path / "threshold.json", threshold)
     beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
     report = finish(Attempt(beaten, server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
