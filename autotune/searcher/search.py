@@ -228,7 +228,7 @@ class Search:
         return Proposal(self.space.baseline_config, confirm.noise_repeat()) if is_due else None
 
     def _baseline_again(self) -> Proposal | None:
-        return None if self._running or self._is_searched() else confirm.baseline_repeat(self.history)
+        return None if self._is_searched() else confirm.baseline_repeat(self.history)
 
     def _longer_meanwhile(self) -> Proposal | None:
         """Trains the best settings at the length that they need, to know better how long that is."""
