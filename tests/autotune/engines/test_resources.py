@@ -41,9 +41,10 @@ def test_trials_with_few_and_with_many_workers_ask_for_the_same(resources, space
     assert resources(few) == resources(many) == [{"CPU": 8.0, "GPU": 0.5}]
 
 
-def test_confirming_trials_have_the_whole_gpu(resources, space):
-    repeat = Trial(7, space.baseline_config, repeat=Repeat(3, 2))
-    assert resources(repeat) == [{"CPU": 8.0, "GPU": 1.0}]
+def test_only_a_trial_that_runs_alone_has_the_whole_gpu(resources, space):
+    assert resources(Trial(7, space.baseline_config, race=(0, 3))) == [{"CPU": 8.0, "GPU": 1.0}]
+    repeat = Trial(8, space.baseline_config, repeat=Repeat(3, 2))
+    assert resources(repeat) == [{"CPU": 8.0, "GPU": 0.5}], "as the trial that it repeats"
 
 
 def test_a_supervisor_counts_gpus_as_nvml_does_in_a_cluster_too(monkeypatch):

@@ -98,12 +98,14 @@ def test_the_baseline_is_capped_only_if_it_has_neighbours(ordered):
     assert shared.limits.allocator_bytes == 4 * GIB - CONTEXT, "all of its share, beside its context"
 
 
-def test_confirming_trials_have_the_whole_device(ordered):
-    for asked in ({"repeat": CONFIRMING}, {"ablation_of": 3}):
-        alone = ordered(gpus_per_trial=0.5, other=True, **asked)[0]
-        assert (alone.limits.gpus, alone.limits.device_bytes) == (1.0, 8 * GIB)
-        assert alone.limits.allocator_bytes == int(0.85 * 8 * GIB)
-    assert ordered(gpus_per_trial=0.5, repeat=NOISE)[0].limits.gpus == 0.5
+def test_only_a_trial_that_runs_alone_has_the_whole_device(ordered):
+    alone = ordered(gpus_per_trial=0.5, other=True, ablation_of=3)[0]
+    assert (alone.limits.gpus, alone.limits.device_bytes) == (1.0, 8 * GIB)
+    assert alone.limits.allocator_bytes == int(0.85 * 8 * GIB)
+    for repeat in (NOISE, CONFIRMING):
+        assert ordered(gpus_per_trial=0.5, repeat=repeat)[0].limits.gpus == 0.5, (
+            "as the trial that it repeats"
+        )
 
 
 def test_memory_used_by_others_reduces_the_limit(ordered):
