@@ -42,7 +42,7 @@ def test_trials_with_few_and_with_many_workers_ask_for_the_same(resources, space
 
 
 def test_only_a_trial_that_runs_alone_has_the_whole_gpu(resources, space):
-    assert resources(Trial(7, space.baseline_config, race=(0, 3))) == [{"CPU": 8.0, "GPU": 1.0}]
+    assert resources(Trial(7, space.baseline_config, ablation_of=3)) == [{"CPU": 8.0, "GPU": 1.0}]
     repeat = Trial(8, space.baseline_config, repeat=Repeat(3, 2))
     assert resources(repeat) == [{"CPU": 8.0, "GPU": 0.5}], "as the trial that it repeats"
 
