@@ -97,7 +97,7 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
 
 @dataclass(frozen=True)
 class _Side:
-    """The models of a label as runs to be judged, and their throughput; a higher quality is better."""
+    """The models with one label: the runs to judge (a higher quality is better) and the throughput."""
 
     runs: Sequence[Trial]
     throughput: Figure | None

@@ -42,7 +42,7 @@ class RunningTrials:
         return any(trial.runs_alone for trial in self._trials.values())
 
     def begin(self, trial: Trial) -> set[int]:
-        """Adds a starting trial; returns the numbers of trials that did not share the machine until now."""
+        """Adds a starting trial; returns the numbers of the trials that now begin to share the machine."""
         self._trials[trial.number] = trial
         self._started_s[trial.number] = self._clock()
         newly = self._trials.keys() - self._shared if len(self._trials) > 1 else set()

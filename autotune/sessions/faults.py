@@ -13,7 +13,7 @@ _UNWRITABLE = failures.OUR_DISK_ERRNOS | {errno.EACCES, errno.EPERM}
 
 
 def deliberate(error: BaseException) -> BaseException | None:
-    """Returns the error in the user's words; None if it is unexpected."""
+    """Returns `error` with a text for the user; None if it is unexpected."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt(str(error) or "interrupted")
     if isinstance(error, AutotuneError):

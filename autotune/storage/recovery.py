@@ -46,8 +46,8 @@ class ReadableTrials:
 def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     """Gathers the trials that the readable parts of the study and the trials' own files describe.
 
-    If both describe an ended trial of the same identity, the study's figures count, otherwise the files'
-    figures. The baseline is known even if neither describes it.
+    For a trial in both, the study's figures count if the trial has ended there and has the same identity;
+    otherwise the files' figures do. The baseline is known even if neither describes it.
     """
     study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}

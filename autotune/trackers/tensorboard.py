@@ -49,7 +49,7 @@ class _File:
 
     Uses RecordWriter alone, because a full disk ends EventFileWriter's thread, on which every caller then
     blocks forever. It is never flushed, so a kill loses up to 8 KiB. Nothing is written after a failed write,
-    because it could not be read.
+    because readers stop at the torn record.
     """
 
     def __init__(self, directory: Path, context: Context) -> None:

@@ -21,7 +21,7 @@ BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
 
 @dataclass(frozen=True)
 class Cadence:
-    """Interval between the evaluations of a training by its own settings."""
+    """The interval between a training's evaluations, as its own settings decide it."""
 
     setting: str | None = None  # name of the setting that decides it
     samples: BetweenEvaluations = lambda *_: None

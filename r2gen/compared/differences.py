@@ -9,7 +9,7 @@ SAME, ADDED, MISSING = "same", "added", "missing"
 def marked(reference: str, written: str) -> list[tuple[str, str]]:
     """Splits `written` and the `reference` into runs of words, each with its kind.
 
-    Words are in both, added by the model, or missing from its report. Case and punctuation are ignored.
+    A run is in both, was added by the model, or is missing from its report. Case and punctuation are ignored.
     """
     theirs, ours = _words(reference), _words(written)
     matcher = SequenceMatcher(None, [_key(w) for w in theirs], [_key(w) for w in ours], autojunk=False)

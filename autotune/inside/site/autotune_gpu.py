@@ -25,7 +25,7 @@ class Pace:
         self._gpu: int | None = None
 
     def has_settled(self) -> bool:
-        """Returns True if the GPU has finished the last step; waits for that now and then."""
+        """Returns True if the GPU has finished the last step; now and then, waits until it has."""
         cuda = used_cuda()
         if cuda is None or is_capturing():
             return True

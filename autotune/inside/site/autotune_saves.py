@@ -96,7 +96,7 @@ class Saving:
         self._thread = threading.get_ident()
 
     def take_state(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Takes an optimizer's `state_dict`: another thread may save the state while this one trains on."""
+        """Notes the samples behind an optimizer's state, which another thread may save later; returns it."""
         if threading.get_ident() == self._thread:
             self._snapshots = [*self._snapshots[-1:], self._now()]  # two are ambiguous already
         return state_dict(*args, **kwargs)

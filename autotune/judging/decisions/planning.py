@@ -67,8 +67,8 @@ class LengthNeeds:
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that a trial's settings need; None if no training of them has completed.
 
-        They are predicted from the trainings whose length is close to that with the closest quality; without
-        a rate, they are that length.
+        Starts from the length whose quality came closest to the wanted one, averages the trainings near that
+        length, and extrapolates by `rate`. Without a rate, returns that length.
         """
         points, target = self._groups.get(_settings(trial), ()), self._quality
         if not points or target is None:

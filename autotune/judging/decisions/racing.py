@@ -47,8 +47,9 @@ class Trainings:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
         A member is dropped if it is certainly less than 2% ahead of the first, or certainly behind another.
-        The race is over when no other is left, or when the soonest is certainly ahead of the first, by a
-        factor precise enough to quote, and no other may be 5% ahead of it.
+        The race is decided when only the first is left. It is also decided when the member that ends soonest
+        is certainly ahead of the first, by a factor precise enough to quote, and no other member can be 5%
+        ahead of it.
         """
         done, others = max((turn.round for turn in self._slices), default=0), self._others
         if done >= _FEWEST_ROUNDS:

@@ -64,7 +64,7 @@ def threshold(history: History) -> Threshold:
 
 
 def _fastest(history: History, *, is_free: bool) -> Rival | None:
-    """Returns the fastest trial that keeps the quality, and not only by chance; any if quality `is_free`."""
+    """Returns the fastest trial that keeps the quality beyond noise; the fastest of all if `is_free`."""
     least = history.least_quality or 0.0
     least += curves.gain(least, history.start) * (history.noise or 0.0)
     keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)

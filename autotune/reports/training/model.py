@@ -39,7 +39,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of a memory's use in the last process."""
+    """How fast the use of one kind of memory grows, in the last process of the training."""
 
     memory: str
     slope: Slope  # bytes per sample

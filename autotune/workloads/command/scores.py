@@ -162,7 +162,7 @@ class Follower:
         return scores
 
     def _grown(self, file: Path, before_s: float) -> list[Row]:
-        """Returns the rows added since `before_s`, dated no earlier than that: the wall clock may jump."""
+        """Returns the new rows at the time of writing, or at `before_s` if later: the clock may jump."""
         with suppress(OSError):  # removed meanwhile
             status = file.stat()
             if self._seen.get(file) == (status.st_mtime_ns, status.st_size):

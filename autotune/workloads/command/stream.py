@@ -83,7 +83,10 @@ class Stream:
             yield Message(row.at_s, Scores(row.scores))
 
     def _from_hook(self, message: Message) -> Iterator[Message]:
-        """Yields a message, except a step that the output counts or scores that are logged elsewhere."""
+        """Yields `message`, unless it is a step and steps are counted from the output.
+
+        Scores pass only if the specification names them and they were logged in a followed directory.
+        """
         match message.content:
             case Step():
                 if self._spec.counts_by_output:

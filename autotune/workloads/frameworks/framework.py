@@ -82,7 +82,7 @@ class Framework:
 
 
 def _choices(knobs: Any, path: str | None) -> list[Any]:
-    """Returns the values of a choice for the setting at `path`, [] if its knob is none."""
+    """Returns the values that a knob offers for the setting at `path`; [] if it has no knob with a choice."""
     knob = knobs.get(path) if isinstance(knobs, Mapping) else None
     choice = knob.get("choice") if isinstance(knob, Mapping) else None
     return choice if isinstance(choice, list) else []
