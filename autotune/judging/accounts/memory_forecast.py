@@ -114,8 +114,8 @@ def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
     """Returns the message for a configuration whose predicted interval contains the limit."""
     low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
     return (
-        f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high} "
-        f"of {units.format_bytes(allowed_bytes)}"
+        f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high}, "
+        f"and {units.format_bytes(allowed_bytes)} is allowed"
     )
 
 

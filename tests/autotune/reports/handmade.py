@@ -101,7 +101,7 @@ def elsewhere() -> MemoryForecast:
     found = []
     for gib, size, steps in ((4, None, 1), (8, 16, 4), (24, 64, 1), (80, 256, 1)):
         memory, allowed = gib * GIB, int(0.85 * gib * GIB)
-        reason = "not known: micro_batch_size 8 may need 3.2 GiB to 4.1 GiB of 3.4 GiB"
+        reason = "not known: micro_batch_size 8 may need 3.2 GiB to 4.1 GiB, and 3.4 GiB is allowed"
         if size is None:
             found.append(Fit(memory, allowed, reason=reason))
             continue
