@@ -204,7 +204,8 @@ class _Recorder(tune.Callback):
         with self._bridge.guarded():
             error_text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
             number, search = trial.config["number"], self._bridge.search
-            node = search.node_of(number)
+            last = search.last_report(number)
+            node = last.measurement.node if last else ""
             self._bridge.heard(number)
             if _LOW_ON_MEMORY.search(error_text):
                 search.lose(number, _KILLED_BY_RAY, out_of_memory=True)
@@ -319,7 +320,12 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
 
 def _after_abort(search: Search, error: Exception) -> None:
     """Gives up the trial that Ray's memory monitor killed; puts back the others, which are not to blame."""
-    running = sorted(search.running(), key=lambda t: search.host_memory_bytes(t.number), reverse=True)
+
+    def memory_bytes(trial: Trial) -> float:
+        last = search.last_report(trial.number)
+        return last.telemetry.get("host_rss_bytes", 0.0) if last else 0.0
+
+    running = sorted(search.running(), key=memory_bytes, reverse=True)
     for rank, trial in enumerate(running):
         if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
             search.lose(trial.number, _KILLED_BY_RAY, out_of_memory=True)

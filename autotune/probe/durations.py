@@ -28,7 +28,7 @@ class ShortTraining:
 
 @dataclass(frozen=True)
 class Duration:
-    """What an attempt to shorten the user's training `seen` showed about its length."""
+    """The result of an attempt to shorten the user's training `seen`."""
 
     seen: Watched
     note: str  # for the user

@@ -13,13 +13,10 @@ from autotune.judging.decisions import ablation, confirm, pilot, replanning, sto
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
-from autotune.searcher import sampler as samplers
 from autotune.searcher.allowance import Allowance
-from autotune.searcher.heuristics import Heuristics
 from autotune.searcher.ports import Environment, Listener, SearchOptions, Verdict
 from autotune.searcher.running import Losses, RunningTrials
-from autotune.searcher.screening import Screening
-from autotune.space import configurations
+from autotune.searcher.suggestions import Suggestions
 from autotune.space.space import Space
 from autotune.storage import studies
 from autotune.storage.study_file import SearchPlan
@@ -56,16 +53,13 @@ class Search:
         self._allowance = Allowance(plan, environment.clock)
         self._losses, self._reports, self._said = Losses(), dict[int, TrialReport](), set[str]()
         # After a resume the same seed would repeat the suggestions.
-        self._seed = options.seed + len(study.get_trials(deepcopy=False))
+        seed = options.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
         shared = {trial.number for trial in self._waiting if trial.measurement.shared}
         self._running = RunningTrials(environment.clock, shared)
         self.history = pilot.settled(History(studies.read(study).trials, space))
         self._first = len(self.history.trials)  # of this run
-        self._sampler = samplers.informed(self.history, options.earlier, self._seed)
-        ranked = History(options.earlier, self.space).ranked
-        best_before = [t.config for t in ranked if configurations.contains(self.space, t.config)]
-        self._heuristics = Heuristics(best_before, options.seed)
+        self._suggestions = Suggestions(self.history, options, seed)
         # Phases, in order: the first one that proposes a trial decides.
         self._searching = (
             self._baseline,
@@ -147,9 +141,8 @@ class Search:
     @property
     def kept_time(self) -> bool:
         """True, after a search, if planned trials were left out to keep time for confirming the winner."""
-        left = self._allowance.trials_left(len(self.history.searched))
-        has_more = not self.is_exhausted and not self.stopping and left > 0
-        return has_more and self.another_pays and not self.has_plateaued
+        has_ended = self.stopping or self.is_exhausted or self.has_plateaued or not self.another_pays
+        return not has_ended and self._allowance.trials_left(len(self.history.searched)) > 0
 
     def is_over(self) -> bool:
         """Returns True if running trials should be stopped too."""
@@ -199,9 +192,7 @@ class Search:
     def _next_proposed(self) -> Trial | None:
         if self._without_proposal is self.history:
             return None
-        proposal = _first(self._searching)
-        if proposal is None:
-            proposal = self._finishing_proposal()
+        proposal = _first(self._searching) or self._finishing_proposal()
         if proposal is None:  # until another trial begins or ends: to ask takes long in an exhausted space
             self._without_proposal = self.history
         return self._begin(proposal) if proposal else None
@@ -238,17 +229,7 @@ class Search:
     def _suggestion(self) -> Proposal | None:
         if self._is_searched():
             return None
-        if self._sampler.is_full:
-            seed = self._seed + len(self.history.trials)  # the same one would repeat the suggestions
-            self._sampler = samplers.informed(self.history, self._options.earlier, seed)
-        screen = Screening(
-            self.history, self.threshold, self._options.memory_limit_bytes, self._options.earlier
-        )
-        config, passed = self._sampler.suggest(screen, self._heuristics(self.history))
-        if config is None:
-            return None
-        share = self._allowance.share(self.history)
-        return Proposal(replanning.planned(config, self.history, share), passed=passed)
+        return self._suggestions.next(self.history, self.threshold, self._allowance.share(self.history))
 
     def _longer_best(self) -> Proposal | None:
         config = replanning.next_config(self.history)
@@ -274,8 +255,7 @@ class Search:
             race=new.race,
         )
         self.history = self.history.after(trial)
-        if trial.kind is not TrialKind.RACE:  # a race has several configurations
-            self._sampler.started(trial)
+        self._suggestions.started(trial)
         return trial
 
     def progress(self, report: TrialReport) -> None:
@@ -309,8 +289,7 @@ class Search:
         if ended is None:
             return
         self._record(ended)
-        if ended.kind is not TrialKind.RACE:
-            self._sampler.ended(ended, samplers.feedback(ended, self.history))
+        self._suggestions.ended(ended, self.history)
         if ended.original == 0 or not self._has_settled:  # only runs of the baseline change it
             self._settle()
         self.say(schedules.describe(self.history), once="schedule")
@@ -336,7 +315,7 @@ class Search:
         settled = pilot.settled(asked)
         if settled.space != self.space:
             self.history = settled
-            self._sampler = samplers.informed(settled, self._options.earlier, self._seed)
+            self._suggestions.relearn(settled)
         self.say(pilot.describe(asked), once="pilot")
         self._has_settled = True
 
@@ -361,13 +340,9 @@ class Search:
         trial = self._running.get(number)
         return self._environment.verdict_of(trial) if trial else None
 
-    def node_of(self, number: int) -> str:
-        """Returns the node of a cluster from which a running trial last reported, "" if none."""
-        return self._reports[number].measurement.node if number in self._reports else ""
-
-    def host_memory_bytes(self, number: int) -> float:
-        """Returns the host memory that a running trial last reported, 0 if none."""
-        return self._reports[number].telemetry.get("host_rss_bytes", 0.0) if number in self._reports else 0.0
+    def last_report(self, number: int) -> TrialReport | None:
+        """Returns the last report of a trial, None if it has not reported in this run."""
+        return self._reports.get(number)
 
 
 def _first(phases: Iterable[Callable[[], Proposal | None]]) -> Proposal | None:

@@ -36,7 +36,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """How a trial's configuration fits into memories of other sizes."""
+    """The fit of a trial's configuration into memories of other sizes."""
 
     trial: int
     config: Config

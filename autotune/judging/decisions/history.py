@@ -4,19 +4,19 @@ All code that judges a trial asks here, so that judgements agree and nothing is 
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
-from autotune.core.measurement import Evaluation, Measurement
-from autotune.core.settings import LENGTH, Config, settings_key
+from autotune.core.measurement import Measurement
+from autotune.core.settings import LENGTH, settings_key
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.objective import Reason
 from autotune.judging.decisions.planning import LengthNeeds, ToTarget
+from autotune.judging.decisions.trial_log import WITHOUT_LENGTH, TrialLog
 from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds, has_interval
@@ -25,28 +25,23 @@ from autotune.space.space import Space
 _ALMOST = 1.05  # times as long
 _CLEAR = 2.5  # standard deviations above the least quality: benchmarks/bench_lengths.py confirms most with it
 _LATE = 1.5  # standard deviations: benchmarks/bench_search.py finds fewer wrong winners than with 0 or 1
-_WITHOUT_LENGTH = frozenset({LENGTH})
 # What the end of a trial may change, unless it is a run of the baseline, which may change everything.
 _CHANGE_WITH_AN_END = ("trial_s", "relative", "to_target", "needs", "ranked", "better", "front")
 
 
-class History:
-    """The trials of a search in order, running ones included, and judgements of them, each computed once.
+class History(TrialLog):
+    """The trials of a search, and judgements of them, each computed once.
 
     It is immutable: `after` returns a new history when a trial begins or ends. That takes over the judgements
     which this trial cannot change, as computing them anew takes long if there are a thousand trials.
 
     Repeats are further measurements of a trial, and like ablation steps and races never win themselves.
-    Trials that refer to missing ones, as in a damaged study, are left out.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:
-        everything = tuple(trials)
-        numbers = {trial.number for trial in everything}
-        self.trials, self.space = tuple(t for t in everything if t.references <= numbers), space
-        self.context = (
-            object()
-        )  # the same in all histories of a search whose runs of the baseline are the same
+        super().__init__(trials, space)
+        # The same in all histories of a search whose runs of the baseline are the same.
+        self.context = object()
         self._ranks: dict[int, tuple[float, float]] = {}
 
     def after(self, trial: Trial) -> Self:
@@ -69,77 +64,6 @@ class History:
         for name in stale:
             later.__dict__.pop(name, None)
         return later
-
-    def trial(self, number: int) -> Trial:
-        """Returns trial `number`; raises KeyError if there is none."""
-        return self._by_number[number]
-
-    @cached_property
-    def _by_number(self) -> dict[int, Trial]:
-        return {trial.number: trial for trial in self.trials}
-
-    @cached_property
-    def searched(self) -> tuple[Trial, ...]:
-        """The trials of the search itself: no repeats, races or ablation steps."""
-        return tuple(self._searched.values())
-
-    @cached_property
-    def _searched(self) -> dict[int, Trial]:
-        return {t.number: t for t in self.trials if t.kind is TrialKind.SEARCHED}
-
-    def trained_alike(self, config: Config) -> list[Trial]:
-        """Returns the searched trials with the settings of `config`, at any length."""
-        key = settings_key(config, _WITHOUT_LENGTH)
-        return [t for t in self.searched if t.key_without(_WITHOUT_LENGTH) == key]
-
-    @cached_property
-    def baseline(self) -> Trial | None:
-        """Trial 0, once it has completed: every result is stated relative to it."""
-        first = self._by_number.get(0)
-        return first if first and first.completed else None
-
-    @property
-    def failed_baseline(self) -> Trial | None:
-        """Trial 0 if it ended without completing: no trial can then be compared with it."""
-        first = self._by_number.get(0)
-        return first if first and first.outcome and not first.completed else None
-
-    def runs_of(self, number: int) -> list[Trial]:
-        """Returns trial `number` and its repeats, without runs that have not completed."""
-        own = self._by_number.get(number)
-        return [t for t in (own, *self.repeats_of(number)) if t is not None and t.completed]
-
-    def repeats_of(self, number: int) -> Sequence[Trial]:
-        """Returns the repeats of trial `number`, running ones included."""
-        return self._repeats.get(number, ())
-
-    @cached_property
-    def _repeats(self) -> dict[int, list[Trial]]:
-        repeats: dict[int, list[Trial]] = defaultdict(list)
-        for trial in self.trials:
-            if trial.repeat:
-                repeats[trial.original].append(trial)
-        return repeats
-
-    @cached_property
-    def baseline_curve(self) -> tuple[Evaluation, ...]:
-        """The baseline's quality over samples, the mean of all its runs."""
-        return curves.mean_curve([t.measurement.curve for t in self.runs_of(0)])
-
-    @cached_property
-    def noise(self) -> float | None:
-        """The relative SD of quality between equal runs, from the baseline's repeats; None without any."""
-        return curves.relative_noise([t.measurement.curve for t in self.runs_of(0)], self.start)
-
-    @cached_property
-    def start(self) -> float | None:
-        """The quality that the baseline started from, None if unknown."""
-        return objective.start(self.baseline) if self.baseline else None
-
-    @cached_property
-    def baseline_quality(self) -> float | None:
-        """The baseline's final quality, the mean of all its runs."""
-        return objective.mean(quality.qualities(self.runs_of(0)))
 
     @cached_property
     def least_quality(self) -> float | None:
@@ -264,7 +188,7 @@ class History:
     def computes_the_same(self, trial: Trial, *, at_any_length: bool = False) -> bool:
         """Returns True if a trial computes the same as the baseline, up to the order of operations."""
         same = self.space.known.same_figures
-        ignored = same | _WITHOUT_LENGTH if at_any_length else same
+        ignored = same | WITHOUT_LENGTH if at_any_length else same
         return trial.key_without(ignored) == settings_key(self.space.baseline_config, ignored)
 
     def equal_trainings_per_s(self, trial: Trial) -> float:

@@ -39,7 +39,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Growth:
-    """How fast the use of one kind of memory grows, in the last process of the training."""
+    """The growth rate of one kind of memory in the last process of a training."""
 
     memory: str
     slope: Slope  # bytes per sample
