@@ -22,7 +22,9 @@ from autotune.trials.setup import Setup
 
 Question = partial[Any]
 
-_ANSWER_S = 20.0  # the longest that a node may take to answer
+# The longest that a node may take to answer: it first starts a process that imports PyTorch, which takes a busy
+# node, or one with its environment on a cold network disk, more than half a minute.
+_ANSWER_S = 120.0
 _LOOK_S = 2.0
 _CHECKED, _GONE = "it is being checked", "it is gone"
 

@@ -19,6 +19,8 @@ import psutil
 HERE = Path(__file__).parents[1]
 _NEW_MOUNTS = 0x20000  # CLONE_NEWNS
 _TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}
+# By default Ray's workers have the lowest priority, and beside other tests they hardly run.
+_PRIORITY = {"RAY_worker_niceness": "0"}
 # A process that the kernel gives one CPU to has another kind of hardware.
 ONE_CPU = (0,)
 
@@ -70,7 +72,7 @@ def started(*nodes: Started, port: int = 0) -> Iterator[SeveralNodes]:
     """Starts the nodes, the first as the head at `port`; kills what is left of them at the end."""
     with tempfile.TemporaryDirectory(prefix="c-", ignore_cleanup_errors=True) as directory:
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        shared = {**os.environ, "PYTHONPATH": path, **_TOKEN, "TEST_PLACE": directory}
+        shared = {**os.environ, "PYTHONPATH": path, **_TOKEN, **_PRIORITY, "TEST_PLACE": directory}
         cluster = SeveralNodes(_run_script(shared, str(port), nodes), shared)
         try:
             yield cluster

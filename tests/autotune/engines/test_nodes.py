@@ -64,6 +64,12 @@ def run(directory, cluster, *arguments, path=()):
     return Forked(arguments, directory, environment, script=f"{ALIKE}\n{forked.COMMAND}")
 
 
+def wait_until(condition, process):
+    """Waits until `condition` holds; fails with what `process` printed if that ends before."""
+    wait_for(lambda: condition() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+
+
 def trials_of(directory):
     try:
         return study_file.load_study(directory / "s" / "study.db").trials
@@ -119,7 +125,7 @@ def test_a_node_that_joins_fills_with_trials(tmp_path):
     """No trial ends before six of them are running, on one CPU at first, and on six in the end."""
     with started(Started("a")) as cluster:
         process = begin(tmp_path, cluster, space=ALL_AT_ONCE)
-        wait_for(lambda: nodes_of(tmp_path, 0))
+        wait_until(lambda: nodes_of(tmp_path, 0), process)
         try:
             cluster.add(Started("b", cpus=5))
             said, errors = process.communicate(240)
@@ -135,9 +141,9 @@ def test_a_node_that_joins_fills_with_trials(tmp_path):
 def test_a_trial_continues_on_another_node_when_its_own_dies(tmp_path):
     with started(Started("a"), Started("b")) as cluster:
         process = begin(tmp_path, cluster, "--trials", 3, "--samples", 2000, space=SLOW)
-        wait_for(lambda: any(nodes_of(tmp_path, number) == ["b"] for number in (0, 1)))
+        wait_until(lambda: any(nodes_of(tmp_path, number) == ["b"] for number in (0, 1)), process)
         number = int(nodes_of(tmp_path, 1) == ["b"])
-        wait_for(lambda: len(records_of(tmp_path, number)) > 200)
+        wait_until(lambda: len(records_of(tmp_path, number)) > 200, process)
         cluster.kill("b")
         said, errors = process.communicate(240)
     assert errors == ""
@@ -157,7 +163,7 @@ def test_the_death_of_the_head_is_one_line_and_the_search_can_be_resumed(tmp_pat
     port = free_port()
     with started(Started("a"), Started("b"), port=port) as cluster:
         process = begin(tmp_path, cluster, "--samples", 2000, space=SLOW)
-        wait_for(lambda: len(records_of(tmp_path, 0)) > 100)
+        wait_until(lambda: len(records_of(tmp_path, 0)) > 100, process)
         cluster.kill("a", only=victim)
         said, errors = process.communicate(60)
     print(said)
@@ -189,7 +195,7 @@ def test_a_node_that_cannot_run_the_trials_is_left_out_in_one_line(tmp_path):
 def test_without_a_node_for_the_trials_the_search_ends_in_one_line(tmp_path):
     with started(Started("a", cpus=0), Started("b")) as cluster:
         process = begin(tmp_path, cluster, "--samples", 2000, space=SLOW)
-        wait_for(lambda: len(records_of(tmp_path, 0)) > 100)
+        wait_until(lambda: len(records_of(tmp_path, 0)) > 100, process)
         cluster.kill("b")
         said, errors = process.communicate(60)
     print(said)
