@@ -22,8 +22,8 @@ from autotune.trials.setup import Setup
 
 Question = partial[Any]
 
-# The longest that a node may take to answer: it first starts a process that imports PyTorch, which takes a busy
-# node, or one with its environment on a cold network disk, more than half a minute.
+# The longest that a node may take to answer. It first starts a process that imports PyTorch, which takes more
+# than half a minute on a busy node, or if the environment is on a cold network disk.
 _ANSWER_S = 120.0
 _LOOK_S = 2.0
 _CHECKED, _GONE = "it is being checked", "it is gone"
