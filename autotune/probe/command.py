@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from autotune.probe.watching import Watched
 
 _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlier
-_WATCHED_S, _TRIED_S = 120.0, 60.0
+_WATCHED_S, _TRIED_S, _EVALUATED_S = 120.0, 60.0, 60.0
 _LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
 
@@ -96,10 +96,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         for line in trier.lines:
             prober.say(line)
         raise InputError("no setting of this training showed an effect, so there is nothing to tune")
-    told = (scores.scores(short.seen) if short else []) or scores.scores(seen)
-    if not told:
-        prober.say("Running your training until it reports a score ...")
-        told = scores.scores(run_to_score(prober))
+    told = _told(prober, (short.seen, seen) if short else (seen,), wishes)
     score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
     every = options.evaluated(known)
@@ -128,6 +125,24 @@ def run_to_score(prober: Prober) -> Watched:
     return prober.run(prober.line, _ScoreSeen(times=2), durations.MOST_S)
 
 
+def _told(prober: Prober, runs: Sequence[Watched], wishes: Wishes) -> list[Score]:
+    """Returns the scores of the first of `runs` that has any.
+
+    If none is of an evaluation or has the user's name, the training runs until one comes, which may be late.
+    """
+    told = next((found for seen in runs if (found := scores.scores(seen))), [])
+
+    def counts(score: Score) -> bool:
+        return not told or score.split is not None or scores.named([score], wishes.score) is not None
+
+    if any(map(counts, told)):
+        return told
+    most_s = _EVALUATED_S if told and not wishes.score else durations.MOST_S
+    awaited = wishes.score or ("the score of an evaluation" if told else "a score")
+    prober.say(f"Running your training until it reports {awaited}, for {most_s:.0f} s at most ...")
+    return scores.scores(prober.run(prober.line, _ScoreSeen(2, counts), most_s)) or told
+
+
 class _Watching:
     """Stop condition of the user's own training: enough steps, and a score if no short run can show it."""
 
@@ -141,16 +156,16 @@ class _Watching:
 
 
 class _ScoreSeen:
-    """Stop condition: the training has shown a score `times` times."""
+    """Stop condition: the training has shown a score that `counts` `times` times."""
 
-    def __init__(self, times: int) -> None:
-        self._times, self._looked_s = times, 0.0
+    def __init__(self, times: int, counts: Callable[[Score], bool] = lambda _: True) -> None:
+        self._times, self._counts, self._looked_s = times, counts, 0.0
 
     def __call__(self, seen: Watched) -> bool:
         if seen.seconds - self._looked_s < _LOOK_S:
             return False
         self._looked_s = seen.seconds
-        return any(len(one.values) >= self._times for one in scores.scores(seen))
+        return any(len(one.values) >= self._times for one in scores.scores(seen) if self._counts(one))
 
 
 class _Trier:

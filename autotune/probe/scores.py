@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import units
+from autotune.probe import options
 from autotune.probe.watching import Watched
 from autotune.workloads.command.scores import csv_rows, json_lines
 
@@ -82,10 +83,11 @@ class Score:
 def scores(seen: Watched) -> list[Score]:
     """Returns the scores that a run has shown, the likeliest first.
 
-    Leaves out constant numbers, printed scores if there are logged ones, test scores if there are validation
-    scores, scores of the training if there are any of an evaluation, and perplexities if there are losses.
+    Leaves out constant numbers, settings, printed scores if there are logged ones, test scores if there are
+    validation scores, scores of the training if there are any of an evaluation, and perplexities if there are
+    losses.
     """
-    found = _all(seen)
+    found = [one for one in _all(seen) if not _is_setting(one, seen)]
     evaluated = [one for one in found if one.split is not None]
     for kinds in (("reported",), ("csv", "jsonl", "tensorboard", "wandb")):
         if any(one.kind in kinds for one in evaluated):
@@ -138,6 +140,12 @@ def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:
             and not _TRAINED & set(_words(one.name))
         ):
             yield one
+
+
+def _is_setting(score: Score, seen: Watched) -> bool:
+    """Returns True if a score is an option of the script with its value, which many scripts print."""
+    own = [one.value for one in seen.options if cleaned(one.placeholder) == score.name]
+    return any(options.is_number(value) and {value} == set(score.values) for value in own)
 
 
 def _is_exponential(score: Score, loss: Score) -> bool:

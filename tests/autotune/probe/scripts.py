@@ -147,3 +147,23 @@ for step in range(100_000):
     if step % 10 == 9:
         print(f"| valid loss  {{loss.item():.6f}} | valid ppl  {{loss.exp().item():.6f}} |")
 """
+
+# Its first evaluation comes after more steps than a probe watches. Before it, it prints the training's loss.
+LATE = f"""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.01)
+parser.add_argument("--max-steps", type=int, default=100000)
+args = parser.parse_args()
+{MODEL}
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+for step in range(args.max_steps):
+    loss = nn.functional.mse_loss(model(torch.randn(4, 4)), torch.randn(4, 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 0:
+        print(f"step {{step}} loss {{loss.item():.4f}}")
+    if step > 0 and step % 200 == 0:
+        print(f"step {{step}} train loss: 0.5 test loss: {{1 / step:.6f}}")
+"""

@@ -121,6 +121,12 @@ def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
         probe(scripts.GLOBALS, "--batch_size=8")
 
 
+@pytest.mark.parametrize("wished", ["", "test_loss"])
+def test_a_first_evaluation_that_comes_late_is_waited_for(probe: Probe, wished: str) -> None:
+    found = probe(scripts.LATE, wishes=Wishes(score=wished))
+    assert (found.score.name, found.minimize) == ("test_loss", True)
+
+
 def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE, wishes=Wishes(roles=command.roles("workers")))
     assert set(_knobs(found)) == {"num_workers", "seed"}

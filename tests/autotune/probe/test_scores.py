@@ -1,10 +1,12 @@
 """Scores are found in lines, tables and logs that trainings wrote."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from autotune.probe import scores
+from autotune.probe.options import Option
 from autotune.probe.watching import Watched, WatchedStep
 
 
@@ -111,3 +113,10 @@ def test_several_scores_of_one_evaluation_are_not_clear() -> None:
     assert not scores.is_clear(told)
     assert scores.named(told, "val_acc") in told
     assert scores.is_clear(told[:1])
+
+
+def test_a_setting_that_a_script_prints_is_no_score() -> None:
+    printed = _printed("{'top-k': -1, 'seed': 3407}", "step 0 | loss 3.5", "step 10 | loss 2.9")
+    assert [one.name for one in scores.scores(printed)] == ["top_k", "loss"]
+    known = (Option("top_k", "--top-k {}", -1),)
+    assert [one.name for one in scores.scores(replace(printed, options=known))] == ["loss"]
