@@ -33,6 +33,7 @@ _SPLITS = {
     **dict.fromkeys(("test", "testing"), ("test", 2)),
 }
 _TRAINED = frozenset({"train", "training", "lr", "epoch", "step", "iter", "time", "ms", "s", "it"})
+_COSTS = frozenset({"runtime", "time", "second", "seconds", "sec", "samples", "tokens"})  # of an evaluation
 _BEST = frozenset({"best", "max", "min", "lowest", "highest"})  # of earlier evaluations too
 # The end of a clause in a line.
 _CLAUSE = re.compile(r"[,;|\]\t]|\s{2,}|(?<![\w@.-])[-+]?\d[\d./]*(?:[:\s]|$)")
@@ -83,11 +84,11 @@ class Score:
 def scores(seen: Watched) -> list[Score]:
     """Returns the scores that a run has shown, the likeliest first.
 
-    Leaves out constant numbers, settings, printed scores if there are logged ones, test scores if there are
-    validation scores, scores of the training if there are any of an evaluation, and perplexities if there are
-    losses.
+    Leaves out constant numbers, settings, what an evaluation costs, printed scores if there are logged ones,
+    test scores if there are validation scores, scores of the training if there are any of an evaluation, and
+    perplexities if there are losses.
     """
-    found = [one for one in _all(seen) if not _is_setting(one, seen)]
+    found = [one for one in _all(seen) if not _COSTS & set(_words(one.name)) and not _is_setting(one, seen)]
     evaluated = [one for one in found if one.split is not None]
     for kinds in (("reported",), ("csv", "jsonl", "tensorboard", "wandb")):
         if any(one.kind in kinds for one in evaluated):

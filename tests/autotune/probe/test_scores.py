@@ -120,3 +120,9 @@ def test_a_setting_that_a_script_prints_is_no_score() -> None:
     assert [one.name for one in scores.scores(printed)] == ["top_k", "loss"]
     known = (Option("top_k", "--top-k {}", -1),)
     assert [one.name for one in scores.scores(replace(printed, options=known))] == ["loss"]
+
+
+def test_what_an_evaluation_costs_is_no_score() -> None:
+    values = {"eval_loss": 1.6, "eval_runtime": 0.1, "eval_samples_per_second": 9.2, "eval_num_tokens": 75.0}
+    logged = tuple(("reported", "", name, value) for name, value in values.items())
+    assert [one.name for one in scores.scores(Watched(logged=logged))] == ["eval_loss"]
