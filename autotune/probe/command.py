@@ -203,9 +203,10 @@ class _Trier:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == settings.LEARNING_RATE]
         for one in left:
-            shown = self._shown([one], short.seen, self.run([one], short.line))
-            self._without = [other for other in self._without if other not in shown]
-            self._note(shown, shown)
+            if self._shown([one], short.seen, self.run([one], short.line)):
+                self._without.remove(one)
+                self.lines.remove(_result(one, has_effect=False))
+                self._note([one], [one])
 
     def inside(self, candidates: Sequence[Candidate]) -> None:
         """Tries settings that no option of the script sets, and that the hook replaces."""
@@ -221,9 +222,12 @@ class _Trier:
     def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:
         self.effective += shown
         self._without += [one for one in tried if one not in shown]
-        for one in tried:
-            result = "has an effect" if one in shown else "no effect seen, so it stays"
-            self.lines.append(f"{one.option.name} {one.option.value} -> {one.value}: {result}")
+        self.lines += [_result(one, has_effect=one in shown) for one in tried]
+
+
+def _result(tried: Candidate, *, has_effect: bool) -> str:
+    result = "has an effect" if has_effect else "no effect seen, so it stays"
+    return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
 
 
 def _require_steps(prober: Prober, seen: Watched) -> None:
@@ -244,7 +248,7 @@ def _described(seen: Watched) -> str:
     """Returns a line that describes the user's training."""
     size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples per step" if size else "samples per step unknown"]
-    parts += [f"learning rate {max(rates):g}"] if rates else []
+    parts += [f"learning rate {max(rates):g} in the first step"] if rates else []
     parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
     parts += [seen.steps[0].dtype] if seen.steps[0].dtype else []
     parts += [f"{step_s:.3g} s per step"] if step_s else []

@@ -167,3 +167,21 @@ for step in range(args.max_steps):
     if step > 0 and step % 200 == 0:
         print(f"step {{step}} train loss: 0.5 test loss: {{1 / step:.6f}}")
 """
+
+# The rate is the option's only after a warm-up, which a short training does not have.
+WARM_UP = f"""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=0.01)
+parser.add_argument("--max-steps", type=int, default=100000)
+args = parser.parse_args()
+{MODEL}
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+for step in range(args.max_steps):
+    optimizer.param_groups[0]["lr"] = 1e-5 if step < args.max_steps // 100 else args.lr
+    loss = nn.functional.mse_loss(model(torch.randn(4, 4)), torch.randn(4, 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"val loss: {{loss.item():.6f}}")
+"""

@@ -116,6 +116,14 @@ def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     assert found.score.name == "val_loss", "the perplexity says the same"
 
 
+def test_a_rate_that_shows_only_after_a_warm_up_has_one_result(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(scripts.WARM_UP)
+    (tmp_path / "place").mkdir()
+    prober = Prober([sys.executable, "train.py"], tmp_path, tmp_path / "place", lambda _: None)
+    _, lines = command.probe(prober, Wishes(), Choose(), cpus=2)
+    assert [line for line in lines if line.startswith("lr ")] == ["lr 0.01 -> 0.02: has an effect"]
+
+
 def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
     with pytest.raises(InputError, match=r"--score NAME: which of these counts\? val_.*; val_"):
         probe(scripts.GLOBALS, "--batch_size=8")
