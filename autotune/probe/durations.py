@@ -55,13 +55,18 @@ class Duration:
 
     @property
     def training_s(self) -> float | None:
-        """The seconds that the user's training takes, by the times of its steps; None if unknown."""
+        """The seconds that the user's training takes, by the times of its steps; None if unknown.
+
+        An epoch takes as long as the short training's, with its evaluation.
+        """
         one_s, seen = effects.step_s(self.seen), self.seen
         if self.length is None or one_s is None or self.short is None:
             return None
         unit, counted = self.length
-        steps = float(counted[0].value or 1) * (1 if unit == "steps" else len(self.short.seen.steps))
-        return (seen.steps[0].at_s - seen.begun_s) + one_s * steps
+        each_s = (
+            one_s if unit == "steps" else max(one_s * len(self.short.seen.steps), self.short.seen.trained_s)
+        )
+        return (seen.steps[0].at_s - seen.begun_s) + each_s * float(counted[0].value or 1)
 
 
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:

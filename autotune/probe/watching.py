@@ -59,6 +59,11 @@ class Watched:
         return self.code == 0
 
     @property
+    def trained_s(self) -> float:
+        """The seconds from the first step to the last sign of the training, a step or a line of output."""
+        return max(self.steps[-1].at_s, *(at_s for _, at_s in self.lines[-1:])) - self.steps[0].at_s
+
+    @property
     def tail(self) -> list[str]:
         return [text for text, _ in self.lines[-20:]]
 

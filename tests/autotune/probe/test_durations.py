@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from autotune.probe import durations, proposal
+from autotune.probe.durations import Duration, ShortTraining
 from autotune.probe.options import Option
 from autotune.probe.proposal import ProbeResult
+from autotune.probe.runs import CommandLine
 from autotune.probe.scores import Score
+from autotune.probe.watching import Watched, WatchedStep
 from autotune.space import spaces
 
 
@@ -43,6 +46,19 @@ def _found(unit: str, count: int, training_s: float | None) -> ProbeResult:
 def test_a_dozen_trials_fit_into_the_time(unit, count, training_s, time_s, share):
     found = durations.miniature(_found(unit, count, training_s), time_s)
     assert found == (None if share is None else share * 1_000_000)
+
+
+def test_an_epoch_takes_its_evaluation_too() -> None:
+    steps = tuple(WatchedStep(10.0 + 0.5 * n, (0.1,), 1, (4,), "float32", None) for n in range(20))
+    seen = Watched(begun_s=5.0, steps=steps)
+    line = CommandLine(("python", "train.py"))
+    short = ShortTraining(line, replace(seen, lines=(("val loss 1.0", 24.0),)))
+    epochs = Duration(seen, "", ("epochs", (Option("epochs", "--epochs {}", 10),)), short)
+    assert epochs.training_s == 5.0 + 10 * 14.0
+    steps_alone = Duration(
+        seen, "", ("epochs", (Option("epochs", "--epochs {}", 10),)), ShortTraining(line, seen)
+    )
+    assert steps_alone.training_s == 5.0 + 10 * 20 * 0.5
 
 
 def test_a_miniature_is_a_budget_of_samples():
