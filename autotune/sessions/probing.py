@@ -121,4 +121,5 @@ def _plan(found: ProbeResult, time_s: float | None) -> str:
         whole = f"{wanted} would be enough for {_TRAININGS} whole ones"
         return f"A training takes about {one} here. To fit into {limit}, a trial is {share} of one; {whole}."
     better = f", and {wanted} for {_TRAININGS}" if count < _TRAININGS else ""
-    return f"A training takes about {one} here: there is time for {count} in {limit}{better}."
+    whole = f"A training takes about {one} here: there is time for {count} in {limit}{better}"
+    return f"{whole}, including those that confirm a winner."
