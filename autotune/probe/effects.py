@@ -166,7 +166,8 @@ def samples_of_step(seen: Watched) -> int | None:
     if not seen.steps:
         return None
     size = seen.loader.get("batch_size") or next(iter(seen.steps[0].shape), None)
-    return int(size) * seen.steps[0].passes if size else None
+    # The first step of an update by hand is known only after some passes, and has them all.
+    return int(size) * seen.steps[:2][-1].passes if size else None
 
 
 def step_s(seen: Watched) -> float | None:

@@ -1,5 +1,7 @@
 """The changes that the hook can make to a model are offered on a GPU, where they pay off."""
 
+from dataclasses import replace
+
 from autotune.probe import effects, options
 from autotune.probe.watching import Watched, WatchedStep
 
@@ -22,6 +24,12 @@ def test_precision_and_compilation_are_tried_on_a_gpu():
 def test_what_the_script_does_itself_is_left_alone():
     assert _candidates(_seen("cuda", "bfloat16")) == {"model.compile": "default"}
     assert _candidates(_seen("cuda", compiled=True)) == {"model.precision": "bf16"}
+
+
+def test_a_step_has_the_passes_of_the_second_one() -> None:
+    (one,) = _seen("cpu").steps
+    by_hand = Watched(steps=(replace(one, passes=10), one, one))
+    assert effects.samples_of_step(by_hand) == 8
 
 
 def test_a_gpu_has_tf32_as_a_choice():
