@@ -115,11 +115,10 @@ def _plan(found: ProbeResult, time_s: float | None) -> str:
     if time_s is None:
         advised = f"--time {wanted.replace(' ', '')} is enough for {_TRAININGS}"
         return f"A training takes about {one} here; {advised}."
-    limit, count = units.format_seconds(time_s), int(time_s / training_s)
-    if found.trial_samples and found.samples:
-        share = f"{found.trial_samples / found.samples:.0%}"
-        whole = f"{wanted} would be enough for {_TRAININGS} whole ones"
-        return f"A training takes about {one} here. To fit into {limit}, a trial is {share} of one; {whole}."
-    better = f", and {wanted} for {_TRAININGS}" if count < _TRAININGS else ""
-    whole = f"A training takes about {one} here: there is time for {count} in {limit}{better}"
-    return f"{whole}, including those that confirm a winner."
+    share = found.trial_samples / found.samples if found.trial_samples and found.samples else 1.0
+    count, trials = int(time_s / (share * training_s)), units.format_seconds(_TRAININGS * share * training_s)
+    fits = f"{units.format_seconds(time_s)} is enough for {count}"
+    fits += f", {trials} for {_TRAININGS}" if count < _TRAININGS else ""
+    head = f", and a trial {share:.0%} of that" if share < 1 else ""
+    end = f" {wanted} would be enough for whole trainings." if share < 1 else ""
+    return f"A training takes about {one} here{head}: {fits}, including those that confirm a winner.{end}"

@@ -14,7 +14,7 @@ from autotune.probe.watching import Watched, WatchedStep
 from autotune.space import spaces
 
 
-def _found(unit: str, count: int, training_s: float | None) -> ProbeResult:
+def result(unit: str, count: int, training_s: float | None) -> ProbeResult:
     option = Option("count", "--count {}", count)
     return ProbeResult(
         words=("python", "train.py"),
@@ -44,7 +44,7 @@ def _found(unit: str, count: int, training_s: float | None) -> ProbeResult:
     ],
 )
 def test_a_dozen_trials_fit_into_the_time(unit, count, training_s, time_s, share):
-    found = durations.miniature(_found(unit, count, training_s), time_s)
+    found = durations.miniature(result(unit, count, training_s), time_s)
     assert found == (None if share is None else share * 1_000_000)
 
 
@@ -62,6 +62,6 @@ def test_an_epoch_takes_its_evaluation_too() -> None:
 
 
 def test_a_miniature_is_a_budget_of_samples():
-    found = replace(_found("epochs", 20, 1000.0), trial_samples=200_000)
+    found = replace(result("epochs", 20, 1000.0), trial_samples=200_000)
     space = spaces.complete(spaces.parse(proposal.text(found, []), "found"), "found")
     assert (space.budget.samples_per_trial, space.training.samples) == (200_000, 1_000_000)

@@ -1,6 +1,7 @@
 """A training is probed from its own command line."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,9 @@ from autotune.cli.app import app
 from autotune.core.errors import InputError
 from autotune.sessions import probing
 from autotune.sessions.requests import Probing
+from autotune.system import telemetry
 from tests.autotune.probe import scripts
+from tests.autotune.probe.test_durations import result
 
 KEY = "made-up-key-0123456789"
 SCRIPT = "import os; print('the key is', os.environ['SOME_API_KEY']); raise SystemExit(1)"
@@ -33,3 +36,23 @@ def test_a_key_that_a_script_prints_is_hidden(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "the key is" in said
     assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    ("trial_samples", "time_s", "said"),
+    [
+        (None, 3000.0, "A training takes about 1m 40s here: 50m 00s is enough for 30, including"),
+        (
+            None,
+            600.0,
+            "A training takes about 1m 40s here: 10m 00s is enough for 6, 33m 20s for 20, including",
+        ),
+        (250, 60.0, "here, and a trial 25% of that: 1m 00s is enough for 2, 8m 20s for 20, including"),
+    ],
+)
+def test_the_plan_counts_what_fits_into_the_time(trial_samples, time_s, said, monkeypatch, capsys):
+    found = replace(result("epochs", 16, 100.0), samples=1000, trial_samples=trial_samples)
+    monkeypatch.setattr(probing.command, "probe", lambda *_: (found, []))
+    monkeypatch.setattr(probing.durations, "miniature", lambda *_: trial_samples)
+    probing.space(["python", "train.py"], Probing(), telemetry.hardware(), time_s)
+    assert said in capsys.readouterr().err
