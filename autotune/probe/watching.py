@@ -61,7 +61,8 @@ class Watched:
     @property
     def trained_s(self) -> float:
         """The seconds from the first step to the last sign of the training, a step or a line of output."""
-        return max(self.steps[-1].at_s, *(at_s for _, at_s in self.lines[-1:])) - self.steps[0].at_s
+        ends_s = [self.steps[-1].at_s, *(at_s for _, at_s in self.lines[-1:])]
+        return max(ends_s) - self.steps[0].at_s
 
     @property
     def tail(self) -> list[str]:
