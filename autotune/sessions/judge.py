@@ -6,14 +6,15 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from autotune.core import units
+from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted, word
 from autotune.display import events, words
@@ -23,9 +24,10 @@ from autotune.judging.measurement import estimates
 from autotune.probe import command, effects, scores
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
-from autotune.sessions import probing
+from autotune.sessions import option_values, probing
 from autotune.sessions.requests import JudgeRequest
 from autotune.space.sections import Objective
+from autotune.storage import lock
 from autotune.storage.records import lines_of, open_lines
 from autotune.system import signals
 
@@ -57,6 +59,7 @@ class _Ended:
 
 
 _QUESTION, _ENDED = TypeAdapter(_Question), TypeAdapter(_Ended)
+_LINE: TypeAdapter[_Question | _Ended] = TypeAdapter(_Question | _Ended)
 
 
 def judge(given: Sequence[str], asked: JudgeRequest) -> int:
@@ -65,8 +68,13 @@ def judge(given: Sequence[str], asked: JudgeRequest) -> int:
     0: confirmed, 1: not confirmed. Raises InputError if a command fails or shows no score.
     """
     lines = split(given)
+    secrecy.refuse_secrets(dict(zip(SIDES, lines, strict=True)), "judge")
     root = asked.session or Path("runs") / f"judge-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    with signals.ended_by_sigterm():
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--session {root}: cannot be made: {error.strerror}") from None
+    with signals.ended_by_sigterm(), lock.hold_file(root / "lock", f"comparison {root}"):
         comparison = _Comparison(root, lines, asked)
         verdict = comparison.run()
     if asked.as_json:
@@ -95,9 +103,9 @@ class _Comparison:
 
     def __init__(self, root: Path, lines: tuple[list[str], list[str]], asked: JudgeRequest) -> None:
         self._asked, self._root, self._begun_s = asked, root, time.monotonic()
-        self._time_s = math.inf if asked.time is None else units.seconds(asked.time)
+        self._time_s = option_values.duration_s("--time", asked.time) or math.inf
         work = root / "work"
-        work.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
         self._probers = {
             side: Prober(line, Path.cwd(), work, probing.say) for side, line in zip(SIDES, lines, strict=True)
         }
@@ -112,16 +120,17 @@ class _Comparison:
         if first is None:
             self._write(_QUESTION.dump_python(self._question))
             return
-        before = _QUESTION.validate_python(first)
+        try:
+            before = _QUESTION.validate_python(first)
+            known = [_LINE.validate_python(line) for line in others]
+        except ValidationError:
+            raise InputError(f"{self._file}: is damaged; name a new --session") from None
         if before != self._question:
             raise InputError(
                 f"{self._root}: holds a comparison of other commands or scripts; name a new --session"
             )
-        for line in others:
-            if "commands" in line:
-                self._question = _QUESTION.validate_python(line)
-            else:
-                self._ended.append(_ENDED.validate_python(line))
+        self._question = next((one for one in reversed(known) if isinstance(one, _Question)), self._question)
+        self._ended = [one for one in known if isinstance(one, _Ended)]
 
     def _write(self, value: Any) -> None:
         with open_lines(self._file) as file:
@@ -248,10 +257,11 @@ class _Comparison:
 
 def _digests(lines: Sequence[Sequence[str]]) -> dict[str, str]:
     """Returns the digests of the scripts and small files that the command lines name."""
-    files = {
-        one
-        for line in lines
-        for one in line
-        if Path(one).is_file() and Path(one).stat().st_size <= _SCRIPT_BYTES
-    }
+    files = {one for line in lines for one in line if _is_small_file(Path(one))}
     return {one: hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in sorted(files)}
+
+
+def _is_small_file(path: Path) -> bool:
+    with suppress(OSError):  # an argument longer than a name may be
+        return path.is_file() and path.stat().st_size <= _SCRIPT_BYTES
+    return False

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from autotune.__main__ import main
 from autotune.cli.app import app
 from autotune.core.errors import InputError
 from autotune.sessions import judge
 from autotune.sessions.requests import JudgeRequest
+from autotune.storage import lock
 
 SCRIPT = """\
 import argparse, random, time
@@ -127,3 +129,42 @@ def test_the_command_line_takes_both(directory, capsys):
     code = app(["judge", *options, "--", *words], standalone_mode=False)
     assert code == 0
     assert answer(capsys)["confirmed"] is True
+
+
+@pytest.mark.parametrize("key", [["--api-key", "abc123def"], ["--hf_token=hf_PlantedPlanted0001"]], ids=str)
+def test_a_key_on_a_command_line_is_refused_and_not_written(directory, capsys, key):
+    assert main(["judge", "--session", "judged", "--", *line(FAST), "--vs", *line(FAST, *key)]) == 2
+    said = capsys.readouterr().err
+    assert "looks like a key or a password" in said
+    assert key[-1].rpartition("=")[2] not in said
+    assert not (directory / "judged").exists()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("damaged", ["[]", "3", '{"commands": 1}', '{"side": "A"}', "null"])
+def test_a_damaged_comparison_is_refused_in_one_line(directory, capsys, at, damaged):
+    shutil.copy("train.py", "b.py")
+    question = judge._Question(("python train.py", "python b.py"), judge._digests([["train.py", "b.py"]]))
+    lines = [json.dumps(judge._QUESTION.dump_python(question))]
+    lines.insert(at, damaged)
+    (directory / "judged").mkdir()
+    (directory / "judged" / "judge.jsonl").write_text("\n".join(lines))
+    assert main(["judge", "train.py", "b.py", "--session", "judged", "--time", "0.000001s"]) == 2
+    assert capsys.readouterr().err == "autotune: judged/judge.jsonl: is damaged; name a new --session\n"
+
+
+def test_two_processes_do_not_share_a_comparison(directory, capsys):
+    (directory / "judged").mkdir()
+    with lock.hold_file(directory / "judged" / "lock", "it"):
+        assert main(["judge", "train.py", "b.py", "--session", "judged"]) == 2
+    assert "comparison judged: is in use by pid" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_made_is_refused_in_one_line(directory, capsys):
+    assert main(["judge", "train.py", "b.py", "--session", "train.py/x"]) == 2
+    assert capsys.readouterr().err == "autotune: --session train.py/x: cannot be made: Not a directory\n"
+
+
+def test_an_argument_may_be_longer_than_a_name_of_a_file(directory, capsys):
+    words = [*line(FAST), "--vs", *line(FAST, "x" * 300)]
+    assert judge.judge(words, asked(time="0.000001s", score="val_loss")) == 1
