@@ -116,13 +116,13 @@ class _Comparison:
 
     def _read(self) -> None:
         """Takes over the trainings of an earlier run of the same comparison."""
-        first, *others = list(lines_of(self._file)) or [None]
-        if first is None:
+        lines = list(lines_of(self._file))
+        if not lines:
             self._write(_QUESTION.dump_python(self._question))
             return
         try:
-            before = _QUESTION.validate_python(first)
-            known = [_LINE.validate_python(line) for line in others]
+            before = _QUESTION.validate_python(lines[0])
+            known = [_LINE.validate_python(line) for line in lines[1:]]
         except ValidationError:
             raise InputError(f"{self._file}: is damaged; name a new --session") from None
         if before != self._question:

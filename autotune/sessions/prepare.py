@@ -142,10 +142,11 @@ def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Work
     Raises InputError if it is invalid.
     """
     try:  # settings that are given outside the search space have the user's names
-        named = space.naming.named(settings)
+        whole = {**space.baseline, **space.naming.named(settings)}
+        space.naming.as_given(whole)
     except ValueError as error:
         raise InputError(f"baseline: {error}") from None
-    return workload.complete({**space.baseline, **named})
+    return workload.complete(whole)
 
 
 def _planned(space: Space) -> list[str]:

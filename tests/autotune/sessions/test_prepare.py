@@ -341,3 +341,18 @@ def test_an_option_replaces_keep_or_within_of_a_search_space(tmp_path, said, giv
     )
     objective = prepare.read_space(file, {"objective": {"keep": None, "within": None, **given}}).objective
     assert {"keep": objective.keep, "within": objective.within} == {"keep": None, "within": None, **given}
+
+
+@pytest.mark.parametrize("given", ["width: {}", "width: []", "width: {a: 1}"])
+def test_settings_that_conflict_with_the_space_are_refused(tmp_path, given):
+    """A file with the user's settings may hold a section where the space's baseline has a value."""
+    values = "{micro_batch_size: 4, width: 3}"
+    (tmp_path / "space.yaml").write_text(
+        f"workload: json:loads\nbaseline: {values}\nknobs: {{micro_batch_size: {{choice: [4, 8]}}}}\n"
+        "objective: {quality: score}\n"
+    )
+    (tmp_path / "mine.yaml").write_text(given)
+    space = prepare.read_space(tmp_path / "space.yaml", {})
+    mine = prepare.settings_file(tmp_path / "mine.yaml", "--baseline")
+    with pytest.raises(InputError, match=r"baseline: width.*(given twice|is a setting itself)"):
+        prepare.whole_baseline(space, mine, registry.load("json:loads"))
