@@ -116,6 +116,8 @@ class _Comparison:
 
     def _read(self) -> None:
         """Takes over the trainings of an earlier run of the same comparison."""
+        if self._file.exists() and not self._file.is_file():
+            raise InputError(f"{self._file}: must be a regular file; name a new --session")
         lines = list(lines_of(self._file))
         if not lines:
             self._write(_QUESTION.dump_python(self._question))

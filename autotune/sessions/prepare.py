@@ -10,7 +10,9 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from autotune.core import secrecy
+from pydantic import ValidationError
+
+from autotune.core import secrecy, units
 from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.core.trial import Trial, TrialKind
@@ -217,7 +219,11 @@ def _as_taken(
                 text = str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
                 mistakes.append(f"knob {name}: {text}")
         if knob.choice and len(taken) == len(knob.choice):
-            knobs[name] = knob.with_choice(taken)
+            try:
+                knobs[name] = knob.with_choice(taken)
+            except ValidationError:
+                got = units.quote(list(knob.choice))
+                mistakes.append(f"knob {name}: the workload takes several of its values as one, got {got}")
     if mistakes:
         raise InputError(f"search space {source}: {'; '.join(dict.fromkeys(mistakes))}")
     return knobs

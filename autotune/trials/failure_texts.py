@@ -50,7 +50,7 @@ OF_GPU = re.compile(r"\b(CUDA|Cuda|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_
 ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
 # The memory that ran out is the host's, shared with the loader's workers, not the training process's own. A
 # loader pins the host's memory by CUDA, whose error is that of a full GPU.
-SHARED = re.compile(r"DataLoader worker|shared memory|killed by |pin memory thread")
+SHARED = re.compile(r"DataLoader worker|shared memory|/torch_|killed by |pin memory thread")
 KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
 # Errors of the links between GPUs.
 NCCL = re.compile(
@@ -63,7 +63,7 @@ PASSING = re.compile(
     rf"{NCCL.pattern}"
     r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
     r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
-    r"|DataLoader worker \(pid[^)]*\) (exited unexpectedly|is killed by signal)"
+    r"|DataLoader worker \(pid(\(s\))?[^)]*\) (exited unexpectedly|is killed by signal)"
     r"|DataLoader timed out"
     r"|Input/output error|Stale file handle|Transport endpoint is not connected|Remote I/O error"
     r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"

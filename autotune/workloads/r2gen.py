@@ -165,7 +165,8 @@ class R2GenConfig(OwnFile):
     format = "r2gen"
 
     def text(self, settings: Mapping[str, Any]) -> str:
-        return trainer.dump(trainer.parse(settings))
+        with _as_ours():
+            return trainer.dump(trainer.parse(settings))
 
     def recognises(self, values: Mapping[str, Any]) -> bool:
         """Returns True if `data` is set and most settings are known, so that a misspelt one is reported."""

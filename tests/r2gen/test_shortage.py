@@ -82,7 +82,7 @@ KNOWN_TO_THE_TUNER = [
 def _is_of_a_computation(error: BaseException) -> bool:
     """True for an error of PyTorch in the training process itself, not in a worker, a fork or an import."""
     is_plain = error.__cause__ is error.__context__ is None and not isinstance(error, OSError | ImportError)
-    is_of_a_worker = failures.from_exception(error).shortage is not None or "/torch_" in str(error)
+    is_of_a_worker = failures.from_exception(error).shortage is not None
     is_of_jax = "RESOURCE_EXHAUSTED" in str(error)
     return is_plain and not is_of_a_worker and not is_of_jax
 

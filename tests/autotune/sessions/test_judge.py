@@ -1,6 +1,7 @@
 """`judge` runs two real commands in turns; they sleep to take a certain time."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -168,3 +169,10 @@ def test_a_directory_that_cannot_be_made_is_refused_in_one_line(directory, capsy
 def test_an_argument_may_be_longer_than_a_name_of_a_file(directory, capsys):
     words = [*line(FAST), "--vs", *line(FAST, "x" * 300)]
     assert judge.judge(words, asked(time="0.000001s", score="val_loss")) == 1
+
+
+def test_a_comparison_in_a_pipe_is_refused_in_one_line(directory, capsys):
+    (directory / "judged").mkdir()
+    os.mkfifo("judged/judge.jsonl")
+    assert main(["judge", "train.py", "b.py", "--session", "judged"]) == 2
+    assert "judge.jsonl: must be a regular file" in capsys.readouterr().err

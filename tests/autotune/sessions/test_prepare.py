@@ -356,3 +356,23 @@ def test_settings_that_conflict_with_the_space_are_refused(tmp_path, given):
     mine = prepare.settings_file(tmp_path / "mine.yaml", "--baseline")
     with pytest.raises(InputError, match=r"baseline: width.*(given twice|is a setting itself)"):
         prepare.whole_baseline(space, mine, registry.load("json:loads"))
+
+
+def test_values_that_the_workload_takes_as_one_are_refused(tmp_path):
+    """The trainer's settings have types: it takes the text "yes" as the switch, like the value beside it."""
+    (tmp_path / "space.yaml").write_text(
+        "workload: r2gen\nbaseline: {micro_batch_size: 4}\nknobs: {compile: {choice: [a, b]}}\n"
+    )
+
+    class Converting(Workload):
+        def complete(self, settings):
+            return {**settings, "compile": True}
+
+    space = prepare.read_space(tmp_path / "space.yaml", {})
+    with pytest.raises(InputError, match="knob compile: the workload takes several of its values as one"):
+        prepare._as_taken(space, space.baseline, Converting("json:loads"), "given")
+
+
+def test_the_trainers_own_file_of_damaged_settings_is_refused():
+    with pytest.raises(InputError, match="skip_bad_samples"):
+        registry.load("r2gen").own_file.text({"skip_bad_samples": -1})

@@ -159,6 +159,7 @@ PASSING = [
     RuntimeError("ncclRemoteError: A call failed possibly due to a network error"),
     RuntimeError("CUDA error: unspecified launch failure"),
     RuntimeError("DataLoader worker (pid 4711) exited unexpectedly with exit code 1"),
+    RuntimeError("DataLoader worker (pid(s) 12, 13) exited unexpectedly"),
     RuntimeError("DataLoader timed out after 600 seconds"),
     OSError(errno.EIO, "Input/output error", "/data/7.png"),
     OSError(errno.ESTALE, "Stale file handle"),

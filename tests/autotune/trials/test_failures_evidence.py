@@ -131,6 +131,7 @@ KILLED = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
         (KILLED, Shortage.KILLED_WORKER),
         (RuntimeError("Caught MemoryError in DataLoader worker process 0."), Shortage.MACHINE),
         (RuntimeError("unable to allocate shared memory(shm): No space left on device"), Shortage.MACHINE),
+        (RuntimeError("unable to write to file </torch_1_2_0>: No space left on device"), Shortage.MACHINE),
         (MemoryError("no room"), None),
         (ValueError("DataLoader worker (pid 7) is killed by signal: Killed. "), None),
     ],
