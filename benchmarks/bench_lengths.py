@@ -183,15 +183,23 @@ class Trainings:
         lengths = {member.number: self._space.samples(member.config) for member in members}
         speeds = {m.number: 1 / self._law.seconds[self._settings(m.config)[0]] for m in members}
         slices: list[Slice] = []
-        for count in itertools.count(1):
-            order = racing.Trainings(slices, lengths).next_round()
-            if not order or sum(one.seconds for one in slices) > racing.most_s(t.seconds for t in members):
+        trainings, took_s = racing.Trainings(slices, lengths), 0.0
+        most_s, rounds = racing.most_s(t.seconds for t in members), itertools.count(1)
+        for launch in itertools.count(1):
+            if took_s >= most_s or not (order := trainings.next_round()):
                 break
-            for number in order:
-                seconds = racing.TURN_S
-                done = seconds * speeds[number] * math.exp(self._rng.gauss(0, TURN_APART))
-                slices.append(Slice(number, count, round(done), seconds, 20))
-        took_s = START_S * len(members) + sum(one.seconds for one in slices)
+            start_s = START_S * len(order)
+            took_s += start_s
+            launched = {n: speeds[n] * math.exp(self._rng.gauss(0, SPEED_APART)) for n in order}
+            for count in itertools.count(1):
+                turn, seconds = next(rounds), racing.TURN_S
+                for number in order:
+                    done = seconds * launched[number] * math.exp(self._rng.gauss(0, TURN_APART))
+                    slices.append(Slice(number, turn, round(done), seconds, 20, launch=launch))
+                    took_s += seconds
+                is_enough = racing.is_enough_of_a_launch(count, count * seconds * len(order), start_s)
+                if is_enough or took_s >= most_s or not (order := trainings.next_round()):
+                    break
         return Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), took_s
 
 

@@ -82,6 +82,7 @@ class Slice:
     steps: int
     outside_s: float = 0.0  # seconds that evaluations add
     unsure: float = 0.0  # relative error of the speed that those seconds may cause
+    launch: int = 1  # from 1: in each, all members run in new processes
 
     @property
     def samples_per_s(self) -> float:

@@ -13,7 +13,7 @@ from autotune.core.shell import quoted
 from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import advice, words
 from autotune.display.cautions import cautions, contention, spending
-from autotune.judging.accounts import costs, reasons
+from autotune.judging.accounts import costs, overhead, reasons
 from autotune.judging.decisions import claims, confirm, objective
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
@@ -199,8 +199,9 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 def _break_even(trial: Trial, history: History) -> list[str]:
     """Returns how many trainings, or how long a training, would pay off the trials; empty if none would."""
     spent_s = math.fsum(each.seconds for each in history.trials)
-    before_s, after_s = (history.training_s(each) for each in (history.trial(0), trial))
-    if not before_s or not after_s or after_s >= before_s:
+    seconds, _ = overhead.trainings_s(history, history.trial(0), trial)
+    before_s, after_s = seconds or (0.0, 0.0)
+    if after_s >= before_s:
         return []
     saved_s = before_s - after_s
     spent, saved, long = map(units.format_seconds, (spent_s, saved_s, spent_s * before_s / saved_s))
@@ -281,9 +282,9 @@ def confirmation(claim: Claim, history: History) -> str:
     if goal.target is not None:
         seeds = words.plural(claim.seeds, "seed")
         return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
-    seconds = [history.training_s(trial) for trial in (history.trial(claim.number), history.trial(0))]
-    took = [units.format_seconds(value) for value in seconds if value is not None]
-    training = f", {took[0]} of training instead of {took[1]}" if len(took) == 2 else ""
+    seconds, are_counted = overhead.trainings_s(history, history.trial(claim.number), history.trial(0))
+    took, what = list(map(units.format_seconds, seconds)), "evaluations included, " if are_counted else ""
+    training = f", {what}{took[0]} of training instead of {took[1]}" if took else ""
     speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
@@ -299,7 +300,7 @@ def final_qualities(claim: Claim, history: History) -> str:
 
 
 def race_result(race: Trial) -> str:
-    """Returns `trial 5 is 2.24x as fast as trial 0 (2.15x to 2.33x), measured alternately, 14 times each`."""
+    """Returns `trial 5 is 2.2x as fast as trial 0, measured alternately, 20 times each, in 5 starts`."""
     first, *others = race.race
     slices, comparisons = race.measurement.slices, []
     for number in others:
@@ -307,8 +308,9 @@ def race_result(race: Trial) -> str:
             interval = words.factor.interval(ratio)
             times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}"
             rounds = words.plural(turns.count_rounds(slices, number, first), "time")
+            starts = words.plural(max(turn.launch for turn in slices), "start")
             sure = f" ({interval})" if interval else ""
-            comparisons.append(f"{times}{sure}, measured alternately, {rounds} each")
+            comparisons.append(f"{times}{sure}, measured alternately, {rounds} each, in {starts}")
     return "; ".join(comparisons)
 
 

@@ -106,7 +106,7 @@ class RaceOrder:
     directory: str
     members: tuple[Racer, ...]
     together: bool  # all members are alive at once
-    most_s: float  # no round begins after so many seconds of rounds
+    most_s: float  # no round begins after so many seconds, starts included
     stop_file: str | None = None
     identity: TrialIdentity | None = None
     node: str = ""  # of a cluster

@@ -2,9 +2,11 @@
 
 Every member is a child process of its own. If all fit into memory at once, they are started together and
 suspended between their turns: a turn then costs no start, and a round takes seconds, during which the machine
-changes little. Otherwise every turn starts its member's process again. `racing` decides which members stay.
+changes little. Otherwise every turn starts its member's process again. As processes with the same settings
+differ in speed, all are launched anew after some rounds. `racing` decides which members stay.
 """
 
+import itertools
 import json
 import math
 import os
@@ -142,11 +144,13 @@ class _Member:
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 
-    def slice(self, round_number: int, steps: Sequence[MeasuredStep]) -> Slice:
+    def slice(self, round_number: int, launch: int, steps: Sequence[MeasuredStep]) -> Slice:
         """Returns the member's slice of a round, in which it took `steps`."""
         samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
         outside_s, unsure = samples * self._racer.outside_s, self._racer.unsure
-        return Slice(self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure)
+        return Slice(
+            self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure, launch
+        )
 
     def _failed(self, reason: str) -> _EndedError:
         return self._ended(failures.failure(Failure.ERROR, reason))
@@ -223,24 +227,41 @@ class Race:
         if self._order.identity is not None:
             identity.write_identity(self._place, self._order.identity)
         self._rounds = open_lines(self._place.slices_file)
-        if self._order.together:
-            for member in self._members.values():
-                yield from member.warm_up()
-        begun_s = time.monotonic()
-        while self._earlier_s + time.monotonic() - begun_s < self._order.most_s:
-            numbers = racing.Trainings(self._slices, self._lengths).next_round()
-            if not numbers:
-                return
-            yield from self._round(numbers)
+        while not self._is_late() and self._members_left():
+            yield from self._launch()
 
-    def _round(self, numbers: Sequence[int]) -> Waiting:
+    def _is_late(self) -> bool:
+        return self._earlier_s + time.monotonic() - self._started >= self._order.most_s
+
+    def _members_left(self) -> tuple[int, ...]:
+        """Returns the members of the next round; empty if the race is decided."""
+        return racing.Trainings(self._slices, self._lengths).next_round()
+
+    def _launch(self) -> Waiting:
+        """Starts all members' processes, gives them some rounds, and ends them."""
+        launch = max((turn.launch for turn in self._slices), default=0) + 1
+        begun_s = time.monotonic()
+        if self._order.together:
+            for number in self._members_left():
+                yield from self._members[number].warm_up()
+        started_s = time.monotonic()
+        for count in itertools.count(1):
+            yield from self._round(launch)
+            rounds_s, start_s = time.monotonic() - started_s, started_s - begun_s
+            is_enough = not self._order.together or racing.is_enough_of_a_launch(count, rounds_s, start_s)
+            if is_enough or self._is_late() or not self._members_left():
+                break
+        for member in self._members.values():
+            member.end()
+
+    def _round(self, launch: int) -> Waiting:
         """Gives every member a turn; an incomplete round does not count."""
         done = max((turn.round for turn in self._slices), default=0)
         slices = []
-        for number in numbers:
+        for number in self._members_left():
             member = self._members[number]
             steps = yield from member.turn()
-            slices.append(member.slice(done + 1, steps))
+            slices.append(member.slice(done + 1, launch, steps))
             if not self._order.together:
                 member.end()
         if self._rounds is not None:

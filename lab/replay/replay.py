@@ -176,32 +176,38 @@ class Machine:
     def race(self, members: Sequence[Trial], at_s: float) -> Simulated:
         """Simulates a race of the settings of `members` from `at_s` on, each compared with the first.
 
-        Each is started once; then they take turns until `racing` has enough data.
+        All are launched and take turns, again and again until `racing` has enough data.
         """
         runs = {member.number: self._fit(self._config(member)) for member in members}
         steps = {number: self._steps(run) for number, run in runs.items()}
-        now_s = at_s
-        for run in runs.values():
-            now_s += self._takes(run.start_s, now_s)
         slices: list[Slice] = []
-        lengths = {member.number: self._table.space.samples(member.config) for member in members}
-        end_s = now_s + racing.most_s(member.seconds for member in members)
-        for count in itertools.count(1):
-            order = racing.Trainings(slices, lengths).next_round() if now_s < end_s else ()
-            if not order:
+        race = racing.Trainings(slices, {m.number: self._table.space.samples(m.config) for m in members})
+        now_s, end_s = at_s, at_s + racing.most_s(member.seconds for member in members)
+        rounds = itertools.count(1)
+        for launch in itertools.count(1):
+            if now_s >= end_s or not (order := race.next_round()):
                 break
+            begun_s = now_s
             for number in order:
-                slices.append(self._turn(number, count, steps[number], now_s))
-                now_s += slices[-1].seconds
+                now_s += self._takes(runs[number].start_s, now_s)
+            started_s = now_s
+            for count in itertools.count(1):
+                turn = next(rounds)
+                for number in order:
+                    slices.append(self._turn(number, turn, launch, steps[number], now_s))
+                    now_s += slices[-1].seconds
+                is_enough = racing.is_enough_of_a_launch(count, now_s - started_s, started_s - begun_s)
+                if is_enough or now_s >= end_s or not (order := race.next_round()):
+                    break
         return Simulated(Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), now_s - at_s)
 
-    def _turn(self, number: int, count: int, steps: _Steps, at_s: float) -> Slice:
+    def _turn(self, number: int, turn: int, launch: int, steps: _Steps, at_s: float) -> Slice:
         samples, seconds, done = 0, 0.0, 0
         while seconds < racing.TURN_S:
             taken, more, work_s = steps.take(1)
             samples, done = samples + more, done + taken
             seconds += self._takes(work_s, at_s + seconds)
-        return Slice(number, count, samples, seconds, done)
+        return Slice(number, turn, samples, seconds, done, launch=launch)
 
     def _next_seed(self, config: Config, known: Sequence[Run]) -> Run:
         """Draws one of the recorded seeds of `config`, without replacement while some are left.

@@ -55,10 +55,10 @@ def reaching(trial: Trial, samples: float, target: float = 0.2) -> Trial:
 def slices_of(factors: Mapping[int, float], rounds: int = 20, apart: float = 0.0) -> tuple[Slice, ...]:
     """A race in which trials are `factors` times as fast as the baseline, give or take `apart` by round.
 
-    With 20 rounds 2% apart, the ends of the intervals are 2% from the factors.
+    Every round is a launch. With 20 rounds 2% apart, the ends of the intervals are 2% from the factors.
     """
     return tuple(
-        Slice(number, i, 100, 1 / (factor * (1 + apart * (-1) ** i if number else 1)), 10)
+        Slice(number, i, 100, 1 / (factor * (1 + apart * (-1) ** i if number else 1)), 10, launch=i)
         for i in range(1, rounds + 1)
         for number, factor in {0: 1.0, **factors}.items()
     )

@@ -80,6 +80,22 @@ def time_spent(trial: Trial, history: History) -> TimeShares | None:
     )
 
 
+def trainings_s(history: History, *trials: Trial) -> tuple[list[float], bool]:
+    """Returns the seconds of a whole training with the settings of each trial, or none if a speed is unknown.
+
+    Also returns True if the seconds include evaluations, whose time must be known for all of `trials`.
+    """
+    space, spent = history.space, [time_spent(trial, history) for trial in trials]
+    known = [shares for shares in spent if shares]
+    if len(known) < len(trials):
+        return [], False
+    are_counted = all(shares.evaluations for shares in known)
+    whole = space.training.samples or space.budget.samples_per_trial
+    lengths = [round(whole / history.length_ratio(trial)) for trial in trials]
+    times = [s.whole_s(n, is_counted=are_counted).value for s, n in zip(known, lengths, strict=True)]
+    return times, are_counted
+
+
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
     """Returns the seconds of evaluation per sample of the whole training, the mean over all runs.
 

@@ -1,7 +1,8 @@
 """Decides which members of a race stay in it, and when it is over. Pure.
 
 All members of a race stay alive and take short turns: one each per round, in an order that alternates from
-round to round. A machine that slows down, or that others use, then affects all of them alike.
+round to round. A machine that slows down, or that others use, then affects all of them alike. After some
+rounds all are launched anew, because processes with the same settings differ in speed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,8 @@ from autotune.judging.measurement.estimates import Figure
 WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
 TURN_S = 0.25  # the shortest turn
 # A race may last as long as some trials, within these bounds.
-_LEAST_S, _MOST_S, _TRIALS = 8.0, 300.0, 4
+_LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
+_LAUNCH_ROUNDS, _START_SHARE = 4, 0.5
 EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth measuring
 # Confidence of a single look at a gain: with a look after every round, errors add up.
@@ -25,6 +27,14 @@ _FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite
 def most_s(trials_s: Iterable[float]) -> float:
     """Returns how long a race may last, given the seconds that its members' trials took."""
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
+
+
+def is_enough_of_a_launch(rounds: int, rounds_s: float, start_s: float) -> bool:
+    """Returns True if the processes of a launch, started in `start_s`, have taken enough turns.
+
+    Rounds of the same launch tell less and less; a launch should not cost far more than its rounds.
+    """
+    return rounds >= _LAUNCH_ROUNDS and rounds_s >= _START_SHARE * start_s
 
 
 class Trainings:

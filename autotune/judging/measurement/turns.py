@@ -7,58 +7,93 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from autotune.core.measurement import Slice
+from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 
 LEVEL = 0.99  # of a quoted factor
+# The standard deviation of a log-ratio between launches, and for how many degrees of freedom it counts.
+_USUAL_SD, _USUAL_DEGREES = 0.03, 4
 _MOST_BLOCKS = 60
 
 
 def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL) -> Figure | None:
     """Returns the speed of `number` relative to `other`, from rounds that both were in; None without one.
 
-    The factor is the median of the pairwise means of the rounds' log-ratios (Hodges & Lehmann, 1963). Its
-    interval at `level` is that of Wilcoxon's signed ranks (Hollander, Wolfe & Chicken, Nonparametric
-    Statistical Methods, 3.3), None after too few rounds. Both are robust to single disturbed rounds. The time
-    added for evaluations has an independent error, so squares add up.
+    Two processes with the same settings differ in speed: memory lies elsewhere, threads sit on other cores.
+    So the members are launched several times, and what varies from launch to launch limits what is known. The
+    factor is the median of the pairwise means of the launches' log-ratios, each of which is that of its
+    rounds (Hodges & Lehmann, 1963). Its interval at `level` is Student's over the launches, with a variance
+    that is moderated by the usual one, so that two launches which agree by luck do not look certain (Smyth,
+    Linear models and empirical Bayes methods, 2004, section 5), or that of Wilcoxon's signed ranks if it is
+    narrower (Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3.3). It is at least as wide as
+    the ranks' over all rounds, and None after too few of them. The time added for evaluations has an
+    independent error, so squares add up.
     """
-    logs = _logs(slices, number, other)
-    size = -(-len(logs) // _MOST_BLOCKS) or 1  # means of neighbouring rounds bound the number of pairs
-    blocks = tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
-    if not blocks:
+    launches = _logs(slices, number, other)
+    if not launches:
         return None
-    means = _pairwise_means(blocks)
-    middle = statistics.median(means)
-    cut = _rank(len(blocks), level)
-    errors = (
+    centres = [_centre(logs) for logs in launches]
+    middle = _centre(centres)
+    rounds_error = _rank_error([log for logs in launches for log in logs], level)
+    if rounds_error is None:
+        return Figure(math.exp(middle))
+    unsure = (
         max((turn.unsure for turn in slices if turn.number == member), default=0.0)
         for member in (number, other)
     )
-    evaluation_error = math.hypot(*errors)
-    if cut < 1:
-        return Figure(math.exp(middle))
-    low, high = (math.hypot(end - middle, evaluation_error) for end in (means[cut - 1], means[-cut]))
-    return Figure(math.exp(middle), math.exp(middle - low), math.exp(middle + high))
+    error = math.hypot(max(rounds_error, _launch_error(centres, level)), *unsure)
+    return Figure(math.exp(middle), math.exp(middle - error), math.exp(middle + error))
+
+
+def _launch_error(centres: Sequence[float], level: float) -> float:
+    """Returns the half-width of the interval over launches with these log-ratios."""
+    degrees = len(centres) - 1
+    squares = statistics.variance(centres) * degrees if degrees else 0.0
+    variance = (_USUAL_DEGREES * _USUAL_SD**2 + squares) / (_USUAL_DEGREES + degrees)
+    error = estimates.student_t(level, _USUAL_DEGREES + degrees) * math.sqrt(variance / len(centres))
+    by_ranks = _rank_error(centres, level)  # does not suffer from a single disturbed launch
+    return error if by_ranks is None else min(error, by_ranks)
 
 
 def count_rounds(slices: Sequence[Slice], number: int, other: int) -> int:
     """Returns the number of rounds that both were in."""
-    return len(_logs(slices, number, other))
+    return sum(map(len, _logs(slices, number, other)))
 
 
-@lru_cache(maxsize=16)  # the same rounds are tested at several levels
-def _pairwise_means(logs: tuple[float, ...]) -> list[float]:
-    return sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
-
-
-def _logs(slices: Sequence[Slice], number: int, other: int) -> tuple[float, ...]:
+def _logs(slices: Sequence[Slice], number: int, other: int) -> list[list[float]]:
+    """Returns the log-ratios of the rounds that both were in, by launch."""
     rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
     for turn in slices:
         rounds[turn.round][turn.number] = turn
-    return tuple(
-        math.log(turns[number].samples_per_s / turns[other].samples_per_s)
-        for turns in rounds.values()
-        if number in turns and other in turns
-    )
+    launches: dict[int, list[float]] = defaultdict(list)
+    for turns in rounds.values():
+        if number in turns and other in turns:
+            log = math.log(turns[number].samples_per_s / turns[other].samples_per_s)
+            launches[turns[number].launch].append(log)
+    return list(launches.values())
+
+
+def _blocks(logs: Sequence[float]) -> tuple[float, ...]:
+    """Returns means of neighbouring values, so few that their pairs can be counted."""
+    size = -(-len(logs) // _MOST_BLOCKS) or 1
+    return tuple(statistics.fmean(logs[i : i + size]) for i in range(0, len(logs) - size + 1, size))
+
+
+def _centre(logs: Sequence[float]) -> float:
+    return statistics.median(_pairwise_means(_blocks(logs)))
+
+
+def _rank_error(logs: Sequence[float], level: float) -> float | None:
+    """Returns half the width of the rank interval; None if there are too few values for one at `level`."""
+    blocks = _blocks(logs)
+    cut = _rank(len(blocks), level)
+    means = _pairwise_means(blocks)
+    return (means[-cut] - means[cut - 1]) / 2 if cut >= 1 else None
+
+
+@lru_cache(maxsize=256)  # the same rounds are tested at several levels
+def _pairwise_means(logs: tuple[float, ...]) -> list[float]:
+    return sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
 
 
 @lru_cache

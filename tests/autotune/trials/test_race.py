@@ -134,6 +134,19 @@ def test_a_speedup_of_two_is_measured(order, server, tmp_path, rounds, together)
     wait_for(lambda: not processes())
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_members_are_launched_anew_after_four_rounds(order, server, monkeypatch, rounds, together):
+    """If they cannot be alive at once, every turn starts its process anyway."""
+    rounds(10)
+    monkeypatch.setattr(racing, "_START_SHARE", 0.0)  # however long a start takes
+    given = order({"step_s": 0.01}, {"step_s": 0.01}, together=together)
+    slices = finish(Race(given, server)).measurement.slices
+    launches = [(turn - 1) // 4 + 1 if together else turn for turn in range(1, 11)]
+    assert [one.launch for one in slices if one.number == 0] == launches
+    assert [one.launch for one in slices if one.number == 7] == launches
+    assert race.read_slices(given.place) == list(slices)
+
+
 def test_a_race_ends_by_the_rules(order, server, tmp_path):
     """As soon as the gain is certain."""
     finish(Race(order({"step_s": 0.03}, {"step_s": 0.01}), server))

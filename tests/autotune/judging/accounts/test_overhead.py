@@ -196,7 +196,7 @@ def test_a_race_adds_the_evaluations_of_the_trial(make_trial, held):
 def raced(factor, outside_s, unsure=0.0, rounds=20):
     """Turns of 100 samples, which take the baseline a second; `outside_s` is added per sample."""
     return tuple(
-        Slice(number, i, 100, (1 + 0.01 * (-1) ** i) / (factor if number else 1), 10, 100 * more_s, unsure)
+        Slice(number, i, 100, (1 + 0.01 * (-1) ** i) / (factor if number else 1), 10, 100 * more_s, unsure, i)
         for i in range(1, rounds + 1)
         for number, more_s in enumerate(outside_s)
     )
