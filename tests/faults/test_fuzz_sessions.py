@@ -281,6 +281,7 @@ def test_no_command_waits_for_a_pipe_or_an_endless_file(begins_nothing, bases, m
         ("plan", '{"trials": 6, "time_s": null, "surprise": 1}', None),
         ("plan", "{", "its attribute plan is no JSON"),
         ("outcome", '{"status": "vanished"}', "is not readable"),
+        ("config", '{"micro_batch_size": "many"}', "is not readable: micro_batch_size is no number"),
     ],
 )
 def test_attributes_that_this_release_does_not_write(begins_nothing, bases, key, text, said):
