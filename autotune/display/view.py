@@ -308,7 +308,7 @@ def race_result(race: Trial) -> str:
             interval = words.factor.interval(ratio)
             times = f"trial {number} is {words.factor(ratio)} as fast as trial {first}"
             rounds = words.plural(turns.count_rounds(slices, number, first), "time")
-            starts = words.plural(max(turn.launch for turn in slices), "start")
+            starts = words.plural(turns.count_launches(slices, number, first), "start")
             sure = f" ({interval})" if interval else ""
             comparisons.append(f"{times}{sure}, measured alternately, {rounds} each, in {starts}")
     return "; ".join(comparisons)

@@ -60,6 +60,11 @@ def count_rounds(slices: Sequence[Slice], number: int, other: int) -> int:
     return sum(map(len, _logs(slices, number, other)))
 
 
+def count_launches(slices: Sequence[Slice], number: int, other: int) -> int:
+    """Returns the number of launches that both were in."""
+    return len(_logs(slices, number, other))
+
+
 def _logs(slices: Sequence[Slice], number: int, other: int) -> list[list[float]]:
     """Returns the log-ratios of the rounds that both were in, by launch."""
     rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
