@@ -91,14 +91,24 @@ def next_step(history: History) -> Proposal | None:
     standing = [t for t in finalists(history) if not claim(t.number, history).why_not]
     if not standing:
         return None
+    tested = [t for t in standing if _is_tested(t, history)]
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
-    if unraced:
+    if unraced and not tested:
         return Proposal(history.trial(0).config, race=_members(unraced, history))
-    leader = _leader(standing, history)
+    leader = _leader(tested or standing, history)
     if claim(leader.number, history).is_done:
         return None
     seed = next_seed(leader, history)
     return Proposal(history.trial(seed.of).config, seed) if seed else None
+
+
+def _is_tested(trial: Trial, history: History) -> bool:
+    """Returns True if a finalist has raced and begun its runs with new seeds, which decide nothing yet.
+
+    They are finished before another finalist begins: until then the time spent on them shows nothing.
+    """
+    has_seeds = any(t.kind is TrialKind.SEED for t in history.repeats_of(trial.number))
+    return has_seeds and race_of(trial.number, history) is not None and not claim(trial.number, history).is_done
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:

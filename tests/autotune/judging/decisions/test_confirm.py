@@ -112,6 +112,15 @@ def test_a_contender_left_undecided_is_raced_alone(trials, space, make_trial):
     assert confirm.next_step(History([*trials, close, failed], space)).race == (0, 3)
 
 
+def test_a_finalist_whose_seeds_have_begun_is_decided_before_another_is_raced(trials, space, make_trial):
+    race = make_trial(4, race=(0, 3), slices=slices_of({3: 2.0}, apart=0.01))
+    seed = make_trial(5, 30, curve=[0.2], half_width=0.1, repeat=Repeat(3, 1))
+    faster = make_trial(6, 40, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    assert confirm.next_step(History([*trials, race, faster], space)).race == (0, 6)
+    going_on = confirm.next_step(History([*trials, race, seed, faster], space))
+    assert (going_on.race, going_on.repeat.of in {0, 3}) == ((), True)
+
+
 def test_a_running_race_refutes_nobody(trials, space, make_trial):
     running = replace(make_trial(4, race=(0, 3)), outcome=None)
     assert confirm.next_step(History([*trials, running], space)).race == (0, 3)
