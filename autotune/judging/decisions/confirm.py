@@ -107,8 +107,9 @@ def _is_tested(trial: Trial, history: History) -> bool:
 
     They are finished before another finalist begins: until then the time spent on them shows nothing.
     """
-    has_seeds = any(t.kind is TrialKind.SEED for t in history.repeats_of(trial.number))
-    return has_seeds and race_of(trial.number, history) is not None and not claim(trial.number, history).is_done
+    if race_of(trial.number, history) is None or claim(trial.number, history).is_done:
+        return False
+    return any(t.kind is TrialKind.SEED for t in history.repeats_of(trial.number))
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
