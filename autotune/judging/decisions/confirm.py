@@ -91,25 +91,30 @@ def next_step(history: History) -> Proposal | None:
     standing = [t for t in finalists(history) if not claim(t.number, history).why_not]
     if not standing:
         return None
-    tested = [t for t in standing if _is_tested(t, history)]
+    tested = _tested(standing, history)
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     if unraced and not tested:
         return Proposal(history.trial(0).config, race=_members(unraced, history))
-    leader = _leader(tested or standing, history)
+    leader = tested[0] if tested else _leader(standing, history)
     if claim(leader.number, history).is_done:
         return None
     seed = next_seed(leader, history)
     return Proposal(history.trial(seed.of).config, seed) if seed else None
 
 
-def _is_tested(trial: Trial, history: History) -> bool:
-    """Returns True if a finalist has raced and begun its runs with new seeds, which decide nothing yet.
+def _tested(standing: Sequence[Trial], history: History) -> list[Trial]:
+    """Returns the finalists whose runs with new seeds have begun and decide nothing yet, in that order.
 
     They are finished before another finalist begins: until then the time spent on them shows nothing.
     """
-    if race_of(trial.number, history) is None or claim(trial.number, history).is_done:
-        return False
-    return any(t.kind is TrialKind.SEED for t in history.repeats_of(trial.number))
+    first_seeds = {t.number: min(_seeds(t, history), default=0) for t in standing}
+    tested = [t for t in standing if first_seeds[t.number] and not claim(t.number, history).is_done]
+    raced = [t for t in tested if race_of(t.number, history) is not None]
+    return sorted(raced, key=lambda t: first_seeds[t.number])
+
+
+def _seeds(trial: Trial, history: History) -> list[int]:
+    return [t.number for t in history.repeats_of(trial.number) if t.kind is TrialKind.SEED]
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
