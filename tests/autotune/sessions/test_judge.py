@@ -125,7 +125,7 @@ def test_two_scripts_are_run_by_their_suffixes():
 
 def test_the_command_line_takes_both(directory, capsys):
     shutil.copy("train.py", "changed.py")
-    options = ["--json", "--pairs", "3", "--score", "val_loss", "--session", "judged"]
+    options = ["--json", "--pairs", "10", "--score", "val_loss", "--session", "judged"]
     words = [*line(SLOW), "--vs", sys.executable, "changed.py", "--sleep", FAST]
     code = app(["judge", *options, "--", *words], standalone_mode=False)
     assert code == 0
