@@ -283,8 +283,10 @@ def confirmation(claim: Claim, history: History) -> str:
         seeds = words.plural(claim.seeds, "seed")
         return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
     seconds, are_counted = overhead.trainings_s(history, history.trial(claim.number), history.trial(0))
-    took, what = list(map(units.format_seconds, seconds)), "evaluations included, " if are_counted else ""
-    training = f", {what}{took[0]} of training instead of {took[1]}" if took else ""
+    took = list(map(units.format_seconds, seconds))
+    is_part = are_counted and not goal.counts_evaluations  # of these times, but not of the factor
+    joint = " without evaluations; with them" if is_part else ""
+    training = f"{joint}, {took[0]} of training instead of {took[1]}" if took else ""
     speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
