@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Slope
+from autotune.core.measurement import Outside, Slope
 from autotune.core.trial import Repeat
 from autotune.display import view
 from autotune.judging.decisions import claims, confirm
@@ -207,6 +207,13 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     )
     assert expected in text
     assert "ran once" not in text
+    timed = Outside(4, 5.0)
+    outside = [replace(t, measurement=replace(t.measurement, outside=timed)) for t in trials]
+    training = space.training.model_copy(update={"samples_per_evaluation": 1000})
+    whole = view.compare_with_baseline(
+        trials[1], History(outside, space.model_copy(update={"training": training}))
+    )
+    assert "3.00x faster (2.97x to 3.03x) without evaluations; with them, " in whole
     assert view.compare_with_baseline(trials[1], History(trials, space)).startswith(expected)
     assert "ran once" in view.compare_with_baseline(trials[1], History(trials[:2], space))
     assert view.compare_with_baseline(trials[0], History(trials, space)) == "the baseline"

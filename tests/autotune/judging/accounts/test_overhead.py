@@ -169,6 +169,17 @@ def test_a_whole_training_combines_the_errors_of_steps_and_evaluations(make_tria
     assert overhead.time_spent(unsure, held([unsure], Objective())).whole_s(100, is_counted=True).low is None
 
 
+def test_the_times_of_trainings_include_evaluations_if_those_of_all_are_known(make_trial, held):
+    slow = with_outside(make_trial(0, 100.0, 0.2, half_width=0.1), evaluation_s=5.0)
+    fast = with_outside(make_trial(1, 200.0, 0.2, half_width=0.1, x=1), evaluation_s=5.0)
+    times, are_counted = overhead.trainings_s(held([slow, fast], Objective()), slow, fast)
+    assert (times, are_counted) == (pytest.approx([1500.0, 1000.0], rel=0.01), True)
+    untimed = make_trial(1, 200.0, 0.2, half_width=0.1, x=1)
+    times, are_counted = overhead.trainings_s(held([slow, untimed], Objective()), slow, untimed)
+    assert (times, are_counted) == (pytest.approx([1000.0, 500.0], rel=0.01), False)
+    assert overhead.trainings_s(held([slow], Objective()), slow, make_trial(1)) == ([], False)
+
+
 def test_without_an_interval_the_share_of_evaluations_is_unknown(make_trial, held):
     trial = with_outside(make_trial(0, 100.0, 0.2), evaluation_s=5.0)
     assert overhead.time_spent(trial, held([trial], Objective(), every=None)).evaluations is None
