@@ -48,8 +48,7 @@ def answer(
     trial, claim = recommended
     is_better, is_open = trial.number != baseline.number, advice.is_unconfirmed(history)
     spent = [overhead.time_spent(each, history) for each in (baseline, trial)]
-    evaluations = [each and each.evaluations for each in spent]
-    is_counted = history.space.objective.counts_evaluations or None not in evaluations
+    is_counted = overhead.counts_evaluations(spent, history.space)
 
     def side(each: Trial, shares: TimeShares | None) -> Side:
         samples = round((training_samples or 0) / history.length_ratio(each))

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from autotune.core import units
 from autotune.core.errors import DamagedError, printable
 from autotune.core.rejected_suggestion import RejectedSuggestion
-from autotune.core.settings import EFFECTIVE_BATCH, LENGTH, PREFETCH, WORKERS, Setting
+from autotune.core.settings import EFFECTIVE_BATCH, LENGTH, PREFETCH, WORKERS
 from autotune.core.trial import Trial
 
 # User attributes of a trial, and of the study.
@@ -27,7 +28,7 @@ _UNKNOWN_TABLE = "no such table"
 # SQLite's codes for invalid contents, as opposed to a disk, permission or locking error; 0: no code.
 _OF_CONTENTS = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _MOST_DIGITS = 25
-_COUNTS = (*EFFECTIVE_BATCH, LENGTH, WORKERS, PREFETCH)  # the tuner computes with them
+_COUNTS = {*EFFECTIVE_BATCH, LENGTH, WORKERS, PREFETCH}  # the tuner computes with them
 _STUDY = "SELECT study_id FROM studies WHERE study_name = ?"
 _ATTRIBUTES = "SELECT key, value_json FROM study_user_attributes WHERE study_id = ?"
 _TRIALS = """SELECT number, key, value_json FROM trials LEFT JOIN trial_user_attributes USING (trial_id)
@@ -76,8 +77,9 @@ class StudyEntry:
             trial = None
         if trial is None or not math.isfinite(trial.seconds):
             raise DamagedError(f"trial {self.number} is not readable")
-        if wrong := [name for name in _COUNTS if not _is_number(trial.config.get(name))]:
-            raise DamagedError(f"trial {self.number} is not readable: {wrong[0]} is no number")
+        for name in _COUNTS & trial.config.keys():
+            if trial.config[name] is not None and units.number(trial.config[name]) is None:
+                raise DamagedError(f"trial {self.number} is not readable: {name} is no number")
         return trial
 
     @property
@@ -169,10 +171,6 @@ def load_study(file: Path) -> StudyFile:
         entries=tuple(StudyEntry(number, values) for number, values in entries.items()),
         damage="" if check == "ok" else " ".join(check.split()),
     )
-
-
-def _is_number(value: Setting) -> bool:
-    return value is None or (not isinstance(value, str) and math.isfinite(value))
 
 
 def _value(key: str, text: str) -> Any:

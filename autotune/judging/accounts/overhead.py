@@ -5,6 +5,7 @@ is measured in trials and multiplied by the training's number of evaluations.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.trial import Trial
@@ -85,15 +86,20 @@ def trainings_s(history: History, *trials: Trial) -> tuple[list[float], bool]:
 
     Also returns True if the seconds include evaluations, whose time must be known for all of `trials`.
     """
-    space, spent = history.space, [time_spent(trial, history) for trial in trials]
-    known = [shares for shares in spent if shares]
-    if len(known) < len(trials):
-        return [], False
-    are_counted = all(shares.evaluations for shares in known)
-    whole = space.training.samples or space.budget.samples_per_trial
-    lengths = [round(whole / history.length_ratio(trial)) for trial in trials]
-    times = [s.whole_s(n, is_counted=are_counted).value for s, n in zip(known, lengths, strict=True)]
-    return times, are_counted
+    spent = [time_spent(trial, history) for trial in trials]
+    are_counted = counts_evaluations(spent, history.space)
+    whole = history.space.training.samples or history.space.budget.samples_per_trial
+    times = [
+        shares.whole_s(round(whole / history.length_ratio(trial)), is_counted=are_counted).value
+        for trial, shares in zip(trials, spent, strict=True)
+        if shares
+    ]
+    return (times, are_counted) if len(times) == len(trials) else ([], False)
+
+
+def counts_evaluations(spent: Sequence[TimeShares | None], space: Space) -> bool:
+    """Returns True if the times of trainings with these breakdowns include evaluations; all must be known."""
+    return space.objective.counts_evaluations or all(s and s.evaluations is not None for s in spent)
 
 
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:

@@ -107,14 +107,10 @@ def _tested(standing: Sequence[Trial], history: History) -> list[Trial]:
 
     They are finished before another finalist begins: until then the time spent on them shows nothing.
     """
-    first_seeds = {t.number: min(_seeds(t, history), default=0) for t in standing}
-    tested = [t for t in standing if first_seeds[t.number] and not claim(t.number, history).is_done]
-    raced = [t for t in tested if race_of(t.number, history) is not None]
-    return sorted(raced, key=lambda t: first_seeds[t.number])
-
-
-def _seeds(trial: Trial, history: History) -> list[int]:
-    return [t.number for t in history.repeats_of(trial.number) if t.kind is TrialKind.SEED]
+    seeds = [t.original for t in history.trials if t.kind is TrialKind.SEED]
+    raced = [t for t in standing if t.number in seeds and race_of(t.number, history) is not None]
+    undecided = [t for t in raced if not claim(t.number, history).is_done]
+    return sorted(undecided, key=lambda t: seeds.index(t.number))
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:

@@ -148,8 +148,7 @@ for step in range(100_000):
         print(f"| valid loss  {{loss.item():.6f}} | valid ppl  {{loss.exp().item():.6f}} |")
 """
 
-# Its first evaluation comes after more steps than a probe watches. Before it, it prints the training's loss.
-LATE = f"""
+BY_STEPS = f"""
 import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.01)
@@ -157,7 +156,11 @@ parser.add_argument("--max-steps", type=int, default=100000)
 args = parser.parse_args()
 {MODEL}
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
-for step in range(args.max_steps):
+"""
+
+# Its first evaluation comes after more steps than a probe watches. Before it, it prints the training's loss.
+LATE = f"""
+{BY_STEPS}for step in range(args.max_steps):
     loss = nn.functional.mse_loss(model(torch.randn(4, 4)), torch.randn(4, 1))
     optimizer.zero_grad()
     loss.backward()
@@ -170,14 +173,7 @@ for step in range(args.max_steps):
 
 # The rate is the option's only after a warm-up, which a short training does not have.
 WARM_UP = f"""
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float, default=0.01)
-parser.add_argument("--max-steps", type=int, default=100000)
-args = parser.parse_args()
-{MODEL}
-optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
-for step in range(args.max_steps):
+{BY_STEPS}for step in range(args.max_steps):
     optimizer.param_groups[0]["lr"] = 1e-5 if step < args.max_steps // 100 else args.lr
     loss = nn.functional.mse_loss(model(torch.randn(4, 4)), torch.randn(4, 1))
     optimizer.zero_grad()
