@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator
 
 from autotune.compare.steps import StepSummary
 from autotune.core import files, units
@@ -47,7 +47,7 @@ class Model:
     training: Measurement
     samples: int
     trial: int | None = None  # whose checkpoint was reused; None: trained for the comparison
-    scores: Annotated[Mapping[str, float], BeforeValidator(units.numbers)] = field(default_factory=dict)
+    scores: Annotated[Mapping[str, Any], AfterValidator(units.numbers)] = field(default_factory=dict)
     reports_per_s: float | None = None  # while writing reports
     peak_memory_bytes: int | None = None  # while writing reports
     seed: int = 0  # added to that of the settings

@@ -1,5 +1,6 @@
 """A training's figures as text, for the page and for Markdown. Pure."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from autotune.core import units
@@ -184,7 +185,9 @@ def settings(report: TrainingReport) -> Table:
 
 
 def moment(at: float | None) -> str:
-    """Returns e.g. `2026-03-01 17:05:09`, in UTC; a dash if unknown."""
-    if units.number(at) is None:
-        return words.NOTHING
-    return datetime.fromtimestamp(at or 0.0, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Returns e.g. `2026-03-01 17:05:09`, in UTC; a dash if unknown, or no date as in a damaged file."""
+    known = units.number(at)
+    with suppress(ValueError, OverflowError, OSError):
+        if known is not None:
+            return datetime.fromtimestamp(known, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return words.NOTHING

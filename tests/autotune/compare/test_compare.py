@@ -450,6 +450,14 @@ def test_a_model_written_before_seeds_existed_has_the_first(session):
     assert results.runs(session.comparison.root) == {"bf16": (model,)}
 
 
+def test_a_model_whose_scores_are_damaged_is_none(session):
+    place = session.model_dir("bf16")
+    place.root.mkdir(parents=True)
+    model = Model("bf16", {}, Outcome(Status.COMPLETED), Measurement(), 400)
+    place.result_file.write_text(json.dumps(asdict(model) | {"scores": 0}))
+    assert results.runs(session.comparison.root) == {}
+
+
 def test_a_training_loss_is_compared_with_the_same_training_in_fp32():
     def model(label, precision, loss, seed=0, batch=8):
         config = {"micro_batch_size": batch, "precision": precision}

@@ -193,3 +193,8 @@ def test_a_page_of_a_long_training_stays_small(found):
     machine = dict.fromkeys(found.curves.machine, points)
     long = replace(found, events=many, curves=Curves(points, points, points, {}, machine))
     assert len(page.render(long)) < 7_000_000
+
+
+@pytest.mark.parametrize("at", [None, float("nan"), 9e15, -9e15, 1e308])
+def test_a_time_that_is_no_date_is_a_dash(at):
+    assert wording.moment(at) == words.NOTHING
