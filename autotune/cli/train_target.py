@@ -8,6 +8,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.sessions import prepare
 from autotune.space import builtin
+from autotune.space.naming import Naming
 from autotune.space.space import Space
 from autotune.storage.store import is_session, short_list
 from autotune.training import plan
@@ -29,8 +30,12 @@ def space(name: str, data: Path | None) -> tuple[Space, Path]:
             f"train {name}: must be a search space, which says its workload and its baseline, or a config of "
             f"{registry.BUILTIN} with its data, got {units.quote(list(values))}"
         )
+    try:
+        baseline = Naming().named(settings)
+    except ValueError as error:
+        raise InputError(f"train {name}: {error}") from None
     # Not validated: a search needs a knob, and nothing is searched here.
-    return Space.model_construct(workload=registry.BUILTIN, baseline=settings, knobs={}), file
+    return Space.model_construct(workload=registry.BUILTIN, baseline=baseline, knobs={}), file
 
 
 def _file(name: str) -> Path:

@@ -68,6 +68,13 @@ def test_options_replace_values_of_a_config(tmp_path):
         train_target.space(str(file), None)
 
 
+def test_a_config_whose_names_are_not_all_text_is_refused(tmp_path, capsys):
+    file = config(tmp_path)
+    file.write_text(file.read_text() + "0.5: 1\n")
+    assert main(["train", str(file), "--workdir", "t"]) == 2
+    assert "names must be text, got 0.5" in capsys.readouterr().err
+
+
 def test_a_misspelt_setting_of_a_config_is_named(tmp_path, capsys):
     file = config(tmp_path)
     file.write_text(file.read_text().replace("epochs: 1\n", "epohcs: 1\n"))
