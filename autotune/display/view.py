@@ -282,12 +282,15 @@ def confirmation(claim: Claim, history: History) -> str:
     if goal.target is not None:
         seeds = words.plural(claim.seeds, "seed")
         return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
-    seconds, are_counted = overhead.trainings_s(history, history.trial(claim.number), history.trial(0))
+    trials = history.trial(claim.number), history.trial(0)
+    seconds, are_counted = overhead.trainings_s(history, *trials)
     took = list(map(units.format_seconds, seconds))
     is_part = are_counted and not goal.counts_evaluations  # of these times, but not of the factor
     joint = " without evaluations; with them" if is_part else ""
     training = f"{joint}, {took[0]} of training instead of {took[1]}" if took else ""
-    speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}"
+    runs = [units.format_seconds(each) for trial in trials if (each := history.run_s(trial))]
+    whole = f"; a run took {runs[0]} from start to end instead of {runs[1]}" if len(runs) == 2 else ""
+    speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}{whole}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
 

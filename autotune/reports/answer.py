@@ -55,9 +55,10 @@ class Setting:
         return self.before != self.after
 
 
-_PEAK, _WHOLE, _ELECTRICITY, _COST = "Peak memory", "Full training", "Electricity", "Cost"
+_PEAK, _WHOLE, _RUN = "Peak memory", "Full training", "Run"
+_ELECTRICITY, _COST = "Electricity", "Cost"
 _OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
-_OPTIONAL = {"Evaluations", "Pauses", _ELECTRICITY}  # not listed as unknown if missing
+_OPTIONAL = {"Evaluations", "Pauses", _RUN, _ELECTRICITY}  # not listed as unknown if missing
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ def _kinds(report: SessionReport) -> list[_Kind]:
         _Kind("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
         _Kind("Pauses", pauses, lambda s: s.pause_share or None, words.share),
         _Kind(_WHOLE, length, _whole_s, words.duration),
+        _Kind(_RUN, "from start to end, median", lambda s: s.run_s, words.duration),
         _Kind(_ELECTRICITY, electricity, lambda s: s.cost.kwh if s.cost else None, words.kilowatt_hours),
     ]
     if prices := result.prices:

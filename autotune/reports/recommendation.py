@@ -161,6 +161,7 @@ def _side(
         pause_share=spent.pauses if spent else 0.0,
         cost=costs.cost(trial, history, whole_s, prices) if whole_s else None,
         planned=history.length(trial) if goal.target is None else None,
+        run_s=history.run_s(trial),
         mfu=objective.mean([m.mfu for m in measurements if m.mfu is not None]),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from autotune.core import units
 from autotune.core.trial import Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, quality, racing
 from autotune.judging.decisions.history import History
@@ -121,7 +122,16 @@ def claim(number: int, history: History) -> Claim:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
         return replace(so_far, holds=is_shown)
-    return _claim_quality(so_far, runs, history)
+    return _refute_slow_start(_claim_quality(so_far, runs, history), history)
+
+
+def _refute_slow_start(claimed: Claim, history: History) -> Claim:
+    """Returns `claimed`, refuted if a slow start, as by compiling, outweighs what the steps save."""
+    ours_s, theirs_s = (history.run_s(history.trial(number)) for number in (claimed.number, 0))
+    if not claimed.holds or ours_s is None or theirs_s is None or ours_s < theirs_s:
+        return claimed
+    ours, theirs = map(units.format_seconds, (ours_s, theirs_s))
+    return replace(claimed, holds=False, why_not=f"a run took {ours} from start to end instead of {theirs}")
 
 
 def _runs(finalist: Trial, history: History) -> _Runs:

@@ -1,5 +1,6 @@
 """The trials of a search in order, and what the baseline's runs measured. Pure."""
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -7,7 +8,7 @@ from functools import cached_property
 from autotune.core.measurement import Evaluation
 from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial, TrialKind
-from autotune.judging.decisions import objective, quality
+from autotune.judging.decisions import objective, planning, quality
 from autotune.judging.measurement import curves
 from autotune.space.space import Space
 
@@ -63,6 +64,22 @@ class TrialLog:
         """Returns trial `number` and its repeats, without runs that have not completed."""
         own = self._by_number.get(number)
         return [t for t in (own, *self.repeats_of(number)) if t is not None and t.completed]
+
+    def run_s(self, trial: Trial) -> float | None:
+        """Returns the median seconds of whole runs with a trial's settings, from process start to end.
+
+        None if trials are not whole trainings. Runs beside other trials do not count, and neither do
+        interrupted ones, whose `seconds` begin with their last start.
+        """
+        if not planning.is_wanted(self.space):
+            return None
+        whole = [
+            run.seconds
+            for run in self.runs_of(trial.original)
+            if not run.measurement.shared
+            and run.seconds >= max((point.seconds for point in run.measurement.curve), default=0.0)
+        ]
+        return statistics.median(whole) if whole else None
 
     def repeats_of(self, number: int) -> Sequence[Trial]:
         """Returns the repeats of trial `number`, running ones included."""

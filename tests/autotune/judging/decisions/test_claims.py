@@ -89,17 +89,39 @@ def test_more_looks_require_a_stricter_level(raced, space):
     assert not claims.claim(2, History(trials, space.revised(budget={"repeats": 20}))).is_done
 
 
+def trained(raced, lengths, seconds):
+    """Returns raced trials of equal speed whose trainings have these lengths and take these seconds."""
+    trials = [
+        replace(
+            t, config={**t.config, "length": lengths.get(t.original, 1)}, seconds=seconds.get(t.original, 1.0)
+        )
+        for t in raced(0.2, 0.2, 0.2, factor=1.0)
+    ]
+    return [*trials, replace(trials[0], number=len(trials), repeat=Repeat(0, 1))]
+
+
 def test_at_equal_speed_the_shorter_training_is_faster(raced, planned):
     for length, factor in ((10_000, 2.0), (40_000, 0.5)):
-        lengths = {0: 20_000, 2: length}
-        trials = [
-            replace(t, config={**t.config, "length": lengths.get(t.repeat.of if t.repeat else t.number, 1)})
-            for t in raced(0.2, 0.2, 0.2, factor=1.0)
-        ]
-        trials.append(replace(trials[0], number=len(trials), repeat=Repeat(0, 1)))
+        trials = trained(raced, {0: 20_000, 2: length}, {0: 20.0, 2: length / 1000})
         found = claims.claim(2, History(trials, planned))
         assert found.factor.value == pytest.approx(factor, rel=0.01)
         assert found.holds is (factor > 1)
+
+
+def test_a_slow_start_can_cancel_faster_steps(raced, planned):
+    """Compiling may take longer than all that it saves of a short training."""
+    trials = trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 110.0})
+    refuted = claims.claim(2, History(trials, planned))
+    assert not refuted.holds
+    assert refuted.why_not == "a run took 1m 50s from start to end instead of 1m 40s"
+
+
+def test_runs_that_went_on_after_an_interruption_do_not_tell_how_long_one_takes(raced, planned):
+    trials = trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 110.0})
+    last = trials[-1]
+    curve = tuple(replace(point, seconds=95.0) for point in last.measurement.curve)
+    trials[-1] = replace(last, seconds=3.0, measurement=replace(last.measurement, curve=curve))
+    assert History(trials, planned).run_s(trials[0]) == 100.0
 
 
 def test_a_lost_quality_is_refuted_early(raced, space):
