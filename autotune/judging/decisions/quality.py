@@ -46,7 +46,7 @@ class KeptQuality:
     answer: QualityAnswer
     quality: float
     reference: float
-    share: Figure  # of the reference's gain, one-sided 95% to either side; no interval if noise is unknown
+    share: Figure  # of the reference's gain; the interval is the test's, and missing if the noise is unknown
     gain: float  # the reference's, in units of the quality
     runs_needed: int | None = None  # of each side, to decide the answer; None if only more items would
 
@@ -84,28 +84,35 @@ def compare(
     share, unit = curves.share(quality, reference, start), curves.gain(reference, start)
     noise = noise and Noise(max(noise.deviation, _LEAST_NOISE * unit), noise.degrees)
     error = _item_error(ours, theirs)
-    half, test_half = (
-        _half(len(a), len(b), noise, error, at) / unit if noise else math.inf for at in (LEVEL, level)
+    half, lost_half = (
+        _half(len(a), len(b), noise, error, at) / unit if noise else math.inf for at in (level, LEVEL)
     )
     kept = KeptQuality(QualityAnswer.UNDECIDED, quality, reference, estimates.around(share, half), unit)
-    if share - test_half >= keep:
+    if share - half >= keep:
         return replace(kept, answer=QualityAnswer.KEPT)
-    if kept.share.is_below(keep):
+    if share + lost_half < keep:
         return replace(kept, answer=QualityAnswer.LOST)
-    needed = runs_needed(ours, theirs, keep, noise, start) if noise else None
+    needed = runs_needed(ours, theirs, keep, noise, start, level=level) if noise else None
     return replace(kept, runs_needed=needed)
 
 
 def runs_needed(
-    ours: Sequence[Trial], theirs: Sequence[Trial], keep: float, noise: Noise, start: float | None
+    ours: Sequence[Trial],
+    theirs: Sequence[Trial],
+    keep: float,
+    noise: Noise,
+    start: float | None,
+    *,
+    level: float = LEVEL,
 ) -> int | None:
-    """Returns how many runs of each side would decide the test, if the mean qualities stay as they are.
+    """Returns how many runs of each side would decide the test at `level`, if the means stay as they are.
 
     Both sides must have a quality. None if no number would decide, because too few items were scored.
     """
     quality, reference = statistics.fmean(qualities(ours)), statistics.fmean(qualities(theirs))
     gap, error = abs(quality - curves.least(keep, reference, start)), _item_error(ours, theirs)
-    return next((n for n in range(2, _MOST_RUNS + 1) if _half(n, n, _with(noise, n), error) < gap), None)
+    counts = range(2, _MOST_RUNS + 1)
+    return next((n for n in counts if _half(n, n, _with(noise, n), error, level) < gap), None)
 
 
 def format_share(share: Figure, goal: Objective, gain: float) -> str:
