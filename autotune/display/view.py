@@ -199,8 +199,9 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 def _break_even(trial: Trial, history: History) -> list[str]:
     """Returns how many trainings, or how long a training, would pay off the trials; empty if none would."""
     spent_s = math.fsum(each.seconds for each in history.trials)
-    seconds, _ = overhead.trainings_s(history, history.trial(0), trial)
-    before_s, after_s = seconds or (0.0, 0.0)
+    before_s, after_s = (history.run_s(each) or 0.0 for each in (history.trial(0), trial))
+    if not before_s or not after_s:  # a trial is a part of a training
+        before_s, after_s = overhead.trainings_s(history, history.trial(0), trial)[0] or (0.0, 0.0)
     if after_s >= before_s:
         return []
     saved_s = before_s - after_s
@@ -289,7 +290,7 @@ def confirmation(claim: Claim, history: History) -> str:
     joint = " without evaluations; with them" if is_part else ""
     training = f"{joint}, {took[0]} of training instead of {took[1]}" if took else ""
     runs = [units.format_seconds(each) for trial in trials if (each := history.run_s(trial))]
-    whole = f"; a run took {runs[0]} from start to end instead of {runs[1]}" if len(runs) == 2 else ""
+    whole = f"; from start to end, a run took {runs[0]} instead of {runs[1]}" if len(runs) == 2 else ""
     speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}{whole}"
     return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
 
