@@ -219,6 +219,18 @@ def test_a_confirmed_winner_is_stated_with_both_trainings_their_times_and_qualit
     assert view.compare_with_baseline(trials[0], History(trials, space)) == "the baseline"
 
 
+def test_whole_trainings_are_also_stated_from_start_to_end(confirmed, planned, workload, tmp_path):
+    """What the steps save may be lost at the start: the break-even counts what the runs saved."""
+    took = {0: 100.0, 1: 50.0}
+    trials = [
+        replace(t, config={**t.config, "length": 20_000}, seconds=took.get(t.original, 50.0))
+        for t in confirmed()
+    ]
+    lines = view.summary(History(trials, planned), workload, tmp_path)
+    assert any("; from start to end, a run took 50s instead of 1m 40s. Final" in line for line in lines)
+    assert any("Each training saves 50s, so the search pays off after" in line for line in lines)
+
+
 def test_a_refuted_winner_is_named_with_the_reason(confirmed, space, workload, tmp_path):
     text = "\n".join(view.summary(History(confirmed(curve=[0.1]), space), workload, tmp_path))
     assert "Trial 1 was not confirmed: worse bleu_4, 0.1000 instead of 0.2000 (49.8% to 50" in text
