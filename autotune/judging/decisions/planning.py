@@ -99,11 +99,11 @@ class ToTarget:
 
     def samples(self, trial: Trial) -> float | None:
         """Returns the samples that `trial` took to the target: the mean over runs that compute the same."""
-        return objective.mean(self._runs(trial))
+        return objective.mean(self.runs(trial))
 
     def most_samples(self, trial: Trial) -> float | None:
         """Returns the samples until the slowest run with the same computation reached the target."""
-        return max(self._runs(trial), default=None)
+        return max(self.runs(trial), default=None)
 
     def seconds(self, trial: Trial) -> float | None:
         """Returns the time to the target, at the pooled throughput of the settings."""
@@ -118,7 +118,8 @@ class ToTarget:
         degrees = sum(len(each) - 1 for each in logs)
         return math.sqrt((_PRIOR_DEGREES * _PRIOR_SCATTER**2 + squares) / (_PRIOR_DEGREES + degrees))
 
-    def _runs(self, trial: Trial) -> list[float]:
+    def runs(self, trial: Trial) -> list[float]:
+        """Returns the samples of each run that computes the same as `trial`; none if `trial` missed it."""
         if self._target is None or objective.samples_to(trial, self._target) is None:
             return []
         return self._groups[self._computation_key(trial)]
