@@ -24,7 +24,10 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
     steps = [last[samples] for samples in sorted(last)]
     losses = [loss for step in steps if math.isfinite(loss := _number(step["train_loss"]))]
     tail = losses[-math.ceil(_LAST_PART * len(losses)) :]
-    bad = [_is_bad(step) for step in steps]
+    bad = [
+        _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
+        for step in steps
+    ]
     overflows = [
         not is_bad and not math.isfinite(_number(step["grad_norm"]))
         for step, is_bad in zip(steps, bad, strict=True)
@@ -36,11 +39,6 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
         overflows=sum(overflows) if overflows else None,
         final_loss=math.fsum(tail) / len(tail) if tail else None,
     )
-
-
-def _is_bad(step: Mapping[str, Any]) -> bool:
-    """Returns True if the loss is not finite, or the trainer counts this step as bad."""
-    return _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
 
 
 def _number(value: object) -> float:

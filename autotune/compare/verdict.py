@@ -16,7 +16,6 @@ from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.trial import Trial
 from autotune.display import words
 from autotune.judging.decisions import objective, quality
-from autotune.judging.decisions.history import History
 from autotune.judging.decisions.quality import KeptQuality, Noise, QualityAnswer
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
@@ -48,11 +47,6 @@ class ComparisonVerdict:
     label: str | None  # to take; None if undecided
     sentence: str
     standings: tuple[ModelResult, ...] = ()  # of the judged labels, the fastest first
-
-
-def search_noise(history: History) -> Noise | None:
-    """Returns the noise of the search's own equal runs; None if no two were equal."""
-    return quality.noise([history.runs_of(trial.number) for trial in history.searched])
 
 
 def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> ComparisonVerdict | None:

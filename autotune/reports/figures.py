@@ -60,6 +60,7 @@ def report(facts: SessionFacts) -> SessionReport:
     limits = [limit for t in history.trials if (limit := t.measurement.memory_limit_bytes)]
     limit = min(limits, default=facts.options.memory_limit_bytes)  # as the memory model has it
     goal, models = space.objective, facts.compared.models
+    noise = quality.noise([history.runs_of(trial.number) for trial in history.searched])
     return SessionReport(
         session=str(facts.path),
         created=str(provenance.get("created", "")),
@@ -78,8 +79,8 @@ def report(facts: SessionFacts) -> SessionReport:
         trials=rows.rows(history, result.best.trial if result.best and not result.is_open else None),
         predicted=predicted(result.best.config, history, limit) if result.best else (),
         ablation=tuple(ablation.steps(history)),
-        which_precision=verdict.verdict(models, facts.compared.goal, verdict.search_noise(history)),
-        compared=compared(models, goal),
+        which_precision=verdict.verdict(models, facts.compared.goal, noise),
+        compared=tuple(_compared(label, models, goal) for label in models),
         own=facts.own,
         skipped=skipped(facts.passed_over, history),
         provenance=_provenance(facts),
@@ -119,11 +120,6 @@ def _going_on(facts: SessionFacts, resume: str) -> str:
     is_complete = facts.plan.trials <= len(facts.history.searched)
     more = facts.state == ENDED and (facts.plan.left_s != 0 or is_complete)
     return f"{resume} --trials 20" if more else resume
-
-
-def compared(runs: Runs, goal: Objective) -> tuple[Compared, ...]:
-    """Returns a row for every label that was compared."""
-    return tuple(_compared(label, runs, goal) for label in runs)
 
 
 def _compared(label: str, runs: Runs, goal: Objective) -> Compared:
