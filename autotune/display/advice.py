@@ -134,9 +134,6 @@ def what_to_try(
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
     if exhausted:
         return [*tries, Try(f"add knobs or values in {file}, because everything in it was tried", again)]
-    more = (
-        Try("give it more time", resume)
-        if plan.left_s == 0
-        else Try("run more trials", f"{resume} --trials 20")
-    )
-    return [*tries, more]
+    if plan.left_s == 0:
+        return [*tries, Try("give it more time", resume)]
+    return [*tries, Try("run more trials", f"{resume} --trials 20")]

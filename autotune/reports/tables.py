@@ -24,20 +24,12 @@ def trial_counts(report: SessionReport) -> str:
 
 def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Returns every trial with its mark and the table cells that follow its number and outcome."""
-    return [
-        (
-            marks.trial(row),
-            row,
-            (
-                words.rate(row.throughput),
-                words.factor(row.factor),
-                words.score(row.quality),
-                row.peak,
-                words.duration(row.seconds),
-            ),
-        )
-        for row in report.trials
-    ]
+    return [(marks.trial(row), row, _cells(row)) for row in report.trials]
+
+
+def _cells(row: TrialRow) -> tuple[str, ...]:
+    figures = words.rate(row.throughput), words.factor(row.factor), words.score(row.quality)
+    return (*figures, row.peak, words.duration(row.seconds))
 
 
 def remarks(row: TrialRow) -> str:
@@ -67,9 +59,8 @@ def outcomes(report: SessionReport) -> Table:
         )
         for mark, ended in reversed(groups)
     ]
-    return Table(
-        ("outcome", "trials", "took", "time saved, about", "reasons"), tuple(rows), numeric=(1, 2, 3)
-    )
+    head = ("outcome", "trials", "took", "time saved, about", "reasons")
+    return Table(head, tuple(rows), numeric=(1, 2, 3))
 
 
 def _reasons(rows: Iterable[TrialRow]) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -15,14 +14,6 @@ from autotune.core.settings import Config, Setting
 from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective
 from autotune.storage.trial_dir import TrainingDir
-
-# Fixed for a whole training, like its settings.
-_FIXED = {
-    "workload": attrgetter("workload"),
-    "quality": attrgetter("metric.name"),
-    "minimize": attrgetter("metric.minimize"),
-    "unit": attrgetter("metric.unit"),
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,10 @@ def resume(begun: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> Train
     """
     names = {**begun.settings, **plan.settings}
     pairs = [
-        *((name, value(begun), value(plan)) for name, value in _FIXED.items()),
+        ("workload", begun.workload, plan.workload),
+        ("quality", begun.metric.name, plan.metric.name),
+        ("minimize", begun.metric.minimize, plan.metric.minimize),
+        ("unit", begun.metric.unit, plan.metric.unit),
         *((name, begun.settings.get(name), plan.settings.get(name)) for name in names),
     ]
     differ = [f"{name} {units.quote(was)}, now {units.quote(now)}" for name, was, now in pairs if was != now]

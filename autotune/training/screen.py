@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -52,9 +51,7 @@ class TrainingScreen:
             self._view.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leaves the terminal as it was."""
         if self._view:
             self._view.close()

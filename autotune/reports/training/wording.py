@@ -87,11 +87,8 @@ def promise_table(report: TrainingReport) -> Table | None:
     for check in report.promised.kept if report.promised else ():
         name, form = kinds[check.what]
         rows.append((name, form(check.promised), form(check.found), check.answer, check.text))
-    return (
-        Table(("figure", "promised", "measured", "verdict", "details"), tuple(rows), numeric=(1, 2))
-        if rows
-        else None
-    )
+    head = ("figure", "promised", "measured", "verdict", "details")
+    return Table(head, tuple(rows), numeric=(1, 2)) if rows else None
 
 
 def observations(report: TrainingReport) -> list[str]:
