@@ -94,7 +94,6 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _place(field: Field[Any]) -> int:
-    """Returns the place of a field's panel in the help."""
     panel = field.metadata.get("option", {}).get("rich_help_panel") or ""
     return _PANELS.index(panel) if panel in _PANELS else len(_PANELS)
 

@@ -36,7 +36,6 @@ def recover(session: Path) -> int:
 
 
 def _summary(recovered: ReadableTrials, aside: Sequence[Path]) -> Iterator[str]:
-    """Yields lines on the content of a rebuilt study, what it lacks, and where the old files are."""
     ended = sum(trial.outcome is not None for trial in recovered.trials)
     counted = words.plural(ended, "trial")
     yield f"The study is rebuilt: {counted} had ended, {len(recovered.trials) - ended} will be run again"

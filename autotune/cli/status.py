@@ -41,7 +41,6 @@ def _show(session: Path, *, as_json: bool) -> None:
 
 
 def _counts(shown: Snapshot, session: StoredSession) -> str:
-    """Returns a line with the counts of outcomes and of rejected suggestions, and the disk usage."""
     count = len(shown.passed_over)
     passed = f"; {count} suggestion{'s' * (count > 1)} skipped" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED

@@ -102,7 +102,6 @@ def train(target: str, asked: Trained) -> int:
 
 
 def _of_session(root: Path, asked: Trained) -> TrainingToRun:
-    """Returns the training of a session's winner, or of the given trial, with its promise."""
     if of_space := [f"--{name}" for name in ("data", "baseline") if getattr(asked, name) is not None]:
         raise InputError(f"{', '.join(of_space)}: only with a search space: {root} is a session")
     session = StoredSession.open(root)

@@ -205,7 +205,6 @@ class Comparison:
                 self._say(f"{place.name}: {reason}, so it is set aside as {aside.name}")
 
     def _with_epochs(self, settings: Config) -> dict[str, Setting]:
-        """Returns `settings` with the length in epochs, if it was given in epochs."""
         epochs, name = self._terms.epochs, self._training.workload.epochs
         return {**settings, name: epochs} if epochs and name else dict(settings)
 

@@ -142,7 +142,6 @@ def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
 def _standing(
     label: str, ours: _Side, theirs: _Side, goal: Objective, *, noise: Noise | None, elsewhere: Noise | None
 ) -> ModelResult:
-    """Compares the models of a label with the baseline's models."""
     speed, baseline_speed = ours.throughput, theirs.throughput
     factor = estimates.divide(speed, baseline_speed) if speed and baseline_speed else None
     result = partial(ModelResult, label, speed, factor, len(ours.runs))

@@ -55,7 +55,6 @@ def _picture(snapshot: Snapshot, ended: Sequence[Trial], most_running: int | Non
 
 
 def _header(snapshot: Snapshot) -> Group:
-    """Draws the session and its device, its progress, and the estimated end."""
     searched = sum(t.kind is TrialKind.SEARCHED for t in snapshot.trials)
     state = RUNNING if snapshot.state == RUNNING else INTERRUPTED
     more = f", {len(snapshot.running)} {state}" if snapshot.running else ""
@@ -69,7 +68,6 @@ def _header(snapshot: Snapshot) -> Group:
 
 
 def _time(snapshot: Snapshot) -> str:
-    """Returns the time that a search has taken, and the estimated time left."""
     spent, limit = units.format_seconds(snapshot.plan.spent_s), snapshot.plan.time_s
     text = f"{spent} of {units.format_seconds(limit)}" if limit is not None else f"{spent} so far"
     if snapshot.state != RUNNING:
@@ -158,7 +156,6 @@ def _best(snapshot: Snapshot) -> Table:
 
 
 def _outcome(trial: Trial, snapshot: Snapshot) -> Text:
-    """Returns the figures of a completed trial; for any other, its outcome and the reason."""
     if trial.kind is TrialKind.RACE and trial.completed:
         return Text(view.race_result(trial))
     if trial.completed:

@@ -66,7 +66,6 @@ def _knob(name: str, value: Setting) -> str:
 
 
 def _measured(trial: Trial, history: History) -> tuple[str, str]:
-    """Returns the throughput and the quality of a trial's settings, over all runs that count."""
     figure = history.quality(trial)
     quality = qualities.in_users_sign(figure.value if figure else None, history.space.objective)
     return words.rate(history.throughput(trial)), words.score(quality)

@@ -109,7 +109,6 @@ def _searched(winner: Winner) -> list[Given]:
 
 
 def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str, Any]:
-    """Returns the new values for one setting, by path."""
     words = tuple(winner.naming.values.get(given.name, {}).values())
     if given.path in leaves:
         return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}

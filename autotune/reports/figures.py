@@ -148,7 +148,6 @@ def _compared(label: str, runs: Runs, goal: Objective) -> Compared:
 
 
 def _provenance(facts: SessionFacts) -> dict[str, Any]:
-    """Returns how the session was started, and how its trials were measured."""
     space, trials = facts.history.space, facts.history.trials
     is_shared = [t.measurement.shared for t in trials if t.measurement.throughput]
     seeded = (facts.workload.with_seed(space.settings(t.config), t.seed) for t in trials)

@@ -22,7 +22,6 @@ def render(report: SessionReport | TrainingReport) -> str:
 
 
 def _training(report: TrainingReport) -> str:
-    """Returns the verdict, promised next to measured figures, and the events."""
     _, verdict, _ = wording.verdict(report)
     settings = ", ".join(f"{name} {words.setting(value)}" for name, value in report.settings.items())
     return _joined(
@@ -38,7 +37,6 @@ def _training(report: TrainingReport) -> str:
 
 
 def _session(report: SessionReport) -> str:
-    """Returns the answer, the baseline next to the best trial, compared precisions, and the provenance."""
     result = report.answer
     own = [table for table in report.own.tables if not table.is_detail] if report.own else []
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
@@ -58,7 +56,6 @@ def _session(report: SessionReport) -> str:
 
 
 def _sides(report: SessionReport) -> list[str]:
-    """Returns a table of the answer's figures, the baseline's next to the best trial's."""
     baseline, best = report.answer.baseline, report.answer.best
     if baseline is None or best is None:
         return []
@@ -72,7 +69,6 @@ def _sides(report: SessionReport) -> list[str]:
 
 
 def _elsewhere(report: SessionReport) -> list[list[str]]:
-    """Returns a table of what fits into other memory sizes."""
     if report.elsewhere is None:
         return []
     return [
@@ -90,7 +86,6 @@ def _code(commands: Sequence[str]) -> list[str]:
 
 
 def _joined(*blocks: Sequence[str]) -> str:
-    """Joins the blocks that have lines, separated by empty lines."""
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 

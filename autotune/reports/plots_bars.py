@@ -139,7 +139,6 @@ def ablation(report: SessionReport) -> Plot | None:
 
 
 def _whole(mark: Mark, throughput: Figure) -> _Change:
-    """Returns the row of a whole configuration."""
     return _Change(mark.label, words.rate(throughput.value), mark, 0.0, throughput)
 
 
@@ -199,7 +198,6 @@ def step_time(report: SessionReport) -> Plot | None:
 
 
 def _sample_s(side: Side) -> dict[str, float]:
-    """Returns the seconds of a sample by phase; empty if unknown."""
     step_s = sum(side.step_s.values())
     if side.throughput is None or side.throughput.value <= 0 or step_s <= 0:
         return {}
@@ -207,7 +205,6 @@ def _sample_s(side: Side) -> dict[str, float]:
 
 
 def _phase_bars(row: int, sample_s: Mapping[str, float], phases: Sequence[Mark]) -> list[_Bar]:
-    """Returns a row's bars, one after the other."""
     seconds = [sample_s.get(phase.label, 0.0) for phase in phases]
     total_s = sum(seconds)
     return [

@@ -110,7 +110,6 @@ def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> list[_Chosen]:
 
 
 def _drawn(each: _Chosen, report: SessionReport) -> Trace:
-    """Returns the baseline or the winner with its intervals."""
     score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
     speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
     text = hover_text(each.row, report)
@@ -149,7 +148,6 @@ def _range(values: Iterable[float | None]) -> tuple[float, float]:
 
 
 def _error(figure: Figure, colour: str) -> dict[str, Any]:
-    """Returns the figure's interval as error bars; empty if it has none."""
     if figure.low is None or figure.high is None:
         return {"visible": False}
     return {

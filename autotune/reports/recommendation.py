@@ -128,7 +128,6 @@ def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[s
 def _side(
     trial: Trial, history: History, spent: TimeShares | None, whole_s: Figure | None, prices: Prices | None
 ) -> Side:
-    """Returns the figures of `trial`, given its time by part and the seconds of the full training."""
     origin, goal = trial.measurement.origin, history.space.objective
     runs = [t for t in history.runs_of(trial.number) if t.measurement.origin == origin] or [trial]
     runs = [t for t in runs if not t.measurement.shared] or runs

@@ -132,7 +132,6 @@ def _figures(status: TrainingStatus) -> Table:
 
 
 def _throughput(status: TrainingStatus) -> Text:
-    """Returns the current throughput and the mean so far."""
     unit, mean, mfu = status.plan.metric.unit, _mean_throughput(status), status.measurement.mfu
     parts = {
         f"{words.rate(status.recent_per_s)} {unit}/s now": status.recent_per_s,
@@ -148,7 +147,6 @@ def _mean_throughput(status: TrainingStatus) -> Figure | None:
 
 
 def _promised(status: TrainingStatus) -> Text:
-    """Returns the promised throughput, the current one in relation to it, and the promised quality."""
     metric, promised, text = status.plan.metric, status.plan.promise, Text()
     if promised is None:
         return text
@@ -168,7 +166,6 @@ def _promised(status: TrainingStatus) -> Text:
 
 
 def _quality(status: TrainingStatus) -> Text:
-    """Returns the last evaluation, the best one if it is another, and the curve."""
     name, best = printable(status.plan.metric.name), status.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
@@ -197,7 +194,6 @@ def _sparkline(points: Sequence[Point]) -> str:
 
 
 def _memory(status: TrainingStatus) -> str:
-    """Returns the training's memory, current and peak, and the machine's memory."""
     telemetry, measured = status.telemetry, status.measurement
     machine = _use(telemetry, "host_memory")
     parts = {
@@ -215,7 +211,6 @@ def _use(telemetry: Mapping[str, float], memory: str) -> str:
 
 
 def _cpus(telemetry: Mapping[str, float]) -> str:
-    """Returns how many CPUs the training keeps busy."""
     if "cpu_percent" not in telemetry:
         return ""
     of = f" of {telemetry['allowed_cpus']:.0f}" if "allowed_cpus" in telemetry else ""
@@ -223,7 +218,6 @@ def _cpus(telemetry: Mapping[str, float]) -> str:
 
 
 def _gpus(telemetry: Mapping[str, float]) -> dict[str, Text]:
-    """Returns one line per GPU."""
     gpus: dict[str, Mapping[str, float]] = {
         f"GPU {index}": figures for index, figures in nvml.by_gpu(telemetry).items()
     }

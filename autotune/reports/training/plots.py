@@ -71,7 +71,6 @@ def by_section(report: TrainingReport) -> dict[str, list[Plot]]:
 
 
 def _learning(report: TrainingReport, axes: Axes) -> list[Plot]:
-    """Returns loss and quality, each over samples and over time, and other figures over samples."""
     loss, quality, name = report.curves.loss, report.curves.quality, words.metric(report.metric.name)
     plots: list[Plot] = []
     if loss:
