@@ -26,34 +26,22 @@ class GoOn:
     changes: Mapping[str, Setting]
 
 
-@dataclass(frozen=True)
-class Tried:
-    """The count of consecutive attempts without progress."""
-
-    times: int = 0
-    samples: int = 0
-
-    def after(self, samples: int) -> "Tried":
-        """Returns the count after another attempt, which ended at `samples`; progress resets it to 1."""
-        return Tried(1 if samples > self.samples else self.times + 1, max(samples, self.samples))
-
-
-def decide(outcome: Outcome, settings: Mapping[str, Setting], tried: Tried, most: int) -> GoOn | None:
+def decide(outcome: Outcome, settings: Mapping[str, Setting], times: int, most: int) -> GoOn | None:
     """Decides how to resume after an attempt with `outcome`; None if the training is over.
 
-    Allows `most` resumptions without progress. An attempt that ran out of its own memory is resumed with
-    smaller micro-batches. If the machine ran out of memory, other programs may have used it: the attempt is
-    repeated unchanged first.
+    It is the attempt number `times` in a row without progress; `most` of them are resumed. An attempt that
+    ran out of its own memory is resumed with smaller micro-batches. If the machine ran out of memory, other
+    programs may have used it: the attempt is repeated unchanged first.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None
-    is_used_up = tried.times > most
+    is_used_up = times > most
     if outcome.failure is Failure.OOM and (outcome.shortage is None or is_used_up):
         return _smaller(settings)
     may_succeed = outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
     if is_used_up or not (may_succeed or outcome.status is Status.INTERRUPTED):
         return None
-    wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, tried.times - 1))
+    wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, times - 1))
     return GoOn(wait_s, "continues from its checkpoint", {})
 
 
@@ -75,7 +63,6 @@ def run(
     hear: Callable[[TrialReport], None],
     going_on: Callable[[TrialReport, GoOn], None],
     is_stopping: Callable[[], bool],
-    wait: Callable[[float, Callable[[], bool]], None] | None = None,
 ) -> TrialReport:
     """Runs a training to its end and returns its last report, with the outcome; `hear` gets every report.
 
@@ -84,23 +71,24 @@ def run(
     outcome is INTERRUPTED unless the training has ended.
     """
     changes: dict[str, Setting] = {}
-    tried = Tried()
+    times, furthest = 0, 0  # attempts in a row without progress, and the most samples so far
     while True:
         order = order_with(changes)
         with closing(attempt.reports(order, server, is_stopping)) as reports:
             for last in reports:
                 hear(last)
         outcome = last.outcome or Outcome(Status.INTERRUPTED)
-        tried = tried.after(last.samples)
-        resumption = decide(outcome, order.settings, tried, retries)
+        times = 1 if last.samples > furthest else times + 1
+        furthest = max(furthest, last.samples)
+        resumption = decide(outcome, order.settings, times, retries)
         if resumption is None:
             return last
         if not is_stopping():
             going_on(last, resumption)
             changes |= resumption.changes
             if resumption.changes:
-                tried = Tried(0, tried.samples)  # the smaller micro-batch has not been tried yet
-            (wait or _sleep)(resumption.wait_s, is_stopping)
+                times = 0  # the smaller micro-batch has not been tried yet
+            _sleep(resumption.wait_s, is_stopping)
         if is_stopping():  # whatever ended the attempt, it can be resumed later
             return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 

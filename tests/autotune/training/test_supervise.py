@@ -7,7 +7,7 @@ import pytest
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.training import supervise
-from autotune.training.supervise import Tried, decide
+from autotune.training.supervise import decide
 from autotune.trials import attempt, failures
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
@@ -23,15 +23,17 @@ PLANNED = {"micro_batch_size": 8, "accumulation_steps": 1}
 def run(monkeypatch):
     """Runs attempts with these outcomes; returns the final one, the reports, and the decisions to resume."""
 
-    def call(*outcomes, retries=3, is_stopping=lambda heard, gone_on: False):
-        ends, heard, gone_on = iter(outcomes), [], []
+    def call(*outcomes, samples=(100,) * 20, retries=3, is_stopping=lambda heard, gone_on: False):
+        ends, heard, gone_on = iter(zip(outcomes, samples, strict=False)), [], []
 
         def reports(*_):
-            shown = Measurement(samples=100)
+            end, reached = next(ends)
+            shown = Measurement(samples=reached)
             yield TrialReport(0, Phase.TRAINING, 1.0, shown)
-            yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=next(ends))
+            yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=end)
 
         monkeypatch.setattr(attempt, "reports", reports)
+        monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
         last = supervise.run(
             lambda changes: SimpleNamespace(settings=PLANNED | changes),
             server=None,
@@ -39,7 +41,6 @@ def run(monkeypatch):
             hear=heard.append,
             going_on=lambda _, how: gone_on.append(how),
             is_stopping=lambda: is_stopping(heard, gone_on),
-            wait=lambda *_: None,
         )
         return last.outcome, heard, gone_on
 
@@ -54,9 +55,17 @@ def test_a_training_goes_on_until_an_attempt_is_its_end(run):
     assert [dict(how.changes) for how in gone_on] == [{}, {}, halved]
 
 
-def test_attempts_without_progress_are_limited(run):
-    outcome, heard, gone_on = run(*[KILLED] * 5, retries=2)
-    assert (outcome, len(heard), len(gone_on)) == (KILLED, 6, 2)
+def test_attempts_without_progress_are_bounded_with_growing_waits(run):
+    outcome, heard, gone_on = run(*[KILLED] * 5, retries=3)
+    assert (outcome, len(heard)) == (KILLED, 8)
+    assert [how.wait_s for how in gone_on] == [2.0, 4.0, 8.0]
+
+
+def test_attempts_with_progress_are_unlimited(run):
+    samples = [*range(100, 2000, 100), 10, 10, 10]  # the furthest progress counts
+    outcome, _, gone_on = run(*[KILLED] * len(samples), samples=samples, retries=3)
+    assert outcome == KILLED
+    assert [how.wait_s for how in gone_on] == [2.0] * 19 + [4.0, 8.0]
 
 
 def test_if_the_machines_memory_stays_short_the_batch_is_halved(run):
@@ -110,11 +119,11 @@ def failed(failure, reason="", shortage=None, *, is_passing=False):
     ],
 )
 def test_a_permanent_fault_is_the_end(outcome):
-    assert decide(outcome, SETTINGS, Tried(1, 100), most=3) is None
+    assert decide(outcome, SETTINGS, 1, most=3) is None
 
 
 def test_a_transient_fault_is_retried_unchanged():
-    found = decide(failed(Failure.ERROR, is_passing=True), SETTINGS, Tried(1, 100), most=3)
+    found = decide(failed(Failure.ERROR, is_passing=True), SETTINGS, 1, most=3)
     assert found is not None
     assert (dict(found.changes), found.wait_s) == ({}, 2.0)
 
@@ -128,29 +137,11 @@ def test_a_transient_fault_is_retried_unchanged():
     ],
 )
 def test_interrupted_and_hung_attempts_are_retried(outcome):
-    assert decide(outcome, SETTINGS, Tried(1, 100), most=3) is not None
-
-
-def test_attempts_without_progress_are_bounded_with_growing_waits():
-    outcome, tried, waits = Outcome(Status.INTERRUPTED, Failure.LOST), Tried(), []
-    for _ in range(5):
-        tried = tried.after(100)
-        found = decide(outcome, SETTINGS, tried, most=3)
-        waits.append(found and found.wait_s)
-    assert waits == [2.0, 4.0, 8.0, None, None]
-
-
-def test_attempts_with_progress_are_unlimited():
-    outcome, tried = Outcome(Status.INTERRUPTED, Failure.LOST), Tried()
-    for samples in range(100, 2000, 100):
-        tried = tried.after(samples)
-        assert decide(outcome, SETTINGS, tried, most=3) is not None
-    assert decide(outcome, SETTINGS, tried.after(10), most=3) is not None  # the furthest progress counts
-    assert tried.after(10).samples == 1900
+    assert decide(outcome, SETTINGS, 1, most=3) is not None
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
-    found = decide(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, Tried(1, 100), most=3)
+    found = decide(failed(Failure.OOM, "CUDA out of memory"), SETTINGS, 1, most=3)
     assert dict(found.changes) == {"micro_batch_size": 8, "accumulation_steps": 4}
     assert "batch 32 (4 x 8 accumulated) instead of batch 32 (2 x 16 accumulated)" in found.text
 
@@ -167,7 +158,7 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one():
     ],
 )
 def test_short_machine_memory_is_waited_for_before_halving(outcome, times, sizes):
-    found = decide(outcome, SETTINGS, Tried(times, 100), most=3)
+    found = decide(outcome, SETTINGS, times, most=3)
     assert (found and dict(found.changes)) == sizes
 
 
@@ -181,4 +172,4 @@ def test_short_machine_memory_is_waited_for_before_halving(outcome, times, sizes
     ],
 )
 def test_a_batch_that_cannot_be_halved_is_the_end(settings):
-    assert decide(failed(Failure.OOM, "out of memory"), settings, Tried(1, 100), most=3) is None
+    assert decide(failed(Failure.OOM, "out of memory"), settings, 1, most=3) is None
