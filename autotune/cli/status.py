@@ -45,4 +45,4 @@ def _counts(shown: Snapshot, session: StoredSession) -> str:
     passed = f"; {count} suggestion{'s' * (count > 1)} skipped" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
     on_disk = units.format_bytes(files.disk_usage_bytes(session.root))
-    return f"{view.counts(shown.everything, state)}{passed}; {on_disk} on disk"
+    return f"{view.counts(shown.history.trials, state)}{passed}; {on_disk} on disk"

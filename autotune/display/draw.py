@@ -10,7 +10,7 @@ from rich.text import Text
 
 from autotune.core import units
 from autotune.core.errors import printable
-from autotune.core.trial import Trial, TrialKind
+from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import rows, view, words
 from autotune.display.rows import TrialFigures, TrialRow
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
@@ -22,6 +22,12 @@ WIDEST = 100  # in wider lines it is hard to find the figures of a configuration
 _SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
 _MANY = 20  # column of speeds in a unit such as tokens
 _LONGEST_REASON = 160
+_STYLES = {
+    Status.COMPLETED: "green",
+    Status.STOPPED: "yellow",
+    Status.FAILED: "red",
+    Status.INTERRUPTED: "cyan",
+}
 _ENDED_SHOWN, _MOST_SHOWN = 8, 1000
 _LINES_BESIDE, _LINES_OF_TRIAL = 12, 2  # lines of the picture without running trials, and lines of each
 
@@ -100,8 +106,8 @@ def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> 
 def _figures(run: TrialFigures, space: Space) -> Text:
     """Returns the figures of a run, and for a trial that has ended also the gain of its settings."""
     gain = words.factor(run.factor) if isinstance(run, TrialRow) and run.factor else ""
-    figures = words.rate(run.throughput), words.score(run.quality), run.narrow_peak
-    return Text(_columns(space, *figures, gain))
+    peak = words.narrow_peak(run.peak_memory_bytes, is_rising=run.memory_is_rising)
+    return Text(_columns(space, words.rate(run.throughput), words.score(run.quality), peak, gain))
 
 
 def _running(snapshot: Snapshot, most: int | None) -> Table:
@@ -165,5 +171,6 @@ def _outcome(trial: Trial, snapshot: Snapshot) -> Text:
     reason = printable(trial.outcome.reason if trial.outcome else "")
     if len(reason) > _LONGEST_REASON:
         reason = f"{reason[:_LONGEST_REASON]}..."
-    text = Text(str(trial.outcome), style=view.style(trial))
+    status = trial.outcome.status if trial.outcome else Status.INTERRUPTED
+    text = Text(str(trial.outcome), style=_STYLES[status])
     return text.append(f": {reason}" if reason else "", style="default")

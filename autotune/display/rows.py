@@ -38,11 +38,6 @@ class TrialFigures:
         """The peak and its share of the trial's limit, such as `2.4 GiB (31%)`."""
         return words.peak(self.peak_memory_bytes, self.memory_share, is_rising=self.memory_is_rising)
 
-    @property
-    def narrow_peak(self) -> str:
-        """The peak for a narrow column, such as `>2.4 GiB`."""
-        return words.narrow_peak(self.peak_memory_bytes, is_rising=self.memory_is_rising)
-
     def line(self, unit: str, quality: str) -> str:
         """Returns `61.2 ± 0.8 samples/s, bleu_4 0.1623, memory 2.4 GiB (31%)`."""
         score = words.score(self.quality)

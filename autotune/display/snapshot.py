@@ -49,14 +49,11 @@ class Snapshot:
     remaining: Remaining | None = None  # time to the end
     cluster: Cluster | None = None  # that trials run on; None if they run on one machine
 
-    @property
-    def everything(self) -> list[Trial]:
-        """All trials that were begun, in order."""
-        return sorted([*self.trials, *(r.trial for r in self.running)], key=lambda t: t.number)
-
     @cached_property
     def history(self) -> History:
-        return History(self.everything, self.space)
+        """All trials that were begun, in order."""
+        begun = [*self.trials, *(r.trial for r in self.running)]
+        return History(sorted(begun, key=lambda t: t.number), self.space)
 
     @property
     def go_on(self) -> str:

@@ -25,12 +25,6 @@ from autotune.space.naming import flatten
 from autotune.space.sections import Objective
 from autotune.workloads.base import Workload
 
-_STYLES = {
-    Status.COMPLETED: "green",
-    Status.STOPPED: "yellow",
-    Status.FAILED: "red",
-    Status.INTERRUPTED: "cyan",
-}
 _KINDS = {
     TrialKind.PILOT: "repeat",
     TrialKind.SEED: "repeat",
@@ -90,11 +84,6 @@ def name(trial: Trial) -> str:
 def where(trial: Trial) -> str:
     """Returns ` on NODE`, the node of a cluster that runs a trial; nothing on one machine."""
     return printable(f" on {trial.measurement.node}") if trial.measurement.node else ""
-
-
-def style(trial: Trial) -> str:
-    """Returns the colour of a trial's outcome."""
-    return _STYLES[trial.outcome.status if trial.outcome else Status.INTERRUPTED]
 
 
 def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -18,11 +18,8 @@ from autotune.workloads.frameworks.known import FRAMEWORKS
 EVIDENCE = "_autotune"  # key of the evidence in JSON, which has no comments
 
 
-class Values(NamedTuple):
-    """Nested values of a file, with one line for each setting that the format cannot express."""
-
-    values: Mapping[str, Any]
-    unsaid: tuple[str, ...] = ()
+# Nested values of a file, with one line for each setting that the format cannot express.
+Values = tuple[Mapping[str, Any], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
         raise InputError(f"--format {kind}: has a place for none of the settings")
     values = nest({**by_meaning, **own})
     off = {} if winner.has_workers else {n: v for n, v in file.without_workers.items() if n in values}
-    return Values({**file.begins, **values, **off}, tuple(unsaid))
+    return {**file.begins, **values, **off}, tuple(unsaid)
 
 
 FORMATS: Mapping[str, Format] = {
@@ -90,8 +87,8 @@ FORMATS: Mapping[str, Format] = {
         if one.file
     },
     "shell": Format("sh"),
-    "yaml": Format("yaml", lambda winner: Values(winner.settings)),
-    "json": Format("json", lambda winner: Values(winner.settings)),
+    "yaml": Format("yaml", lambda winner: (winner.settings, ())),
+    "json": Format("json", lambda winner: (winner.settings, ())),
 }
 
 

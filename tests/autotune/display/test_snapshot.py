@@ -42,7 +42,7 @@ def test_an_interrupted_session_shows_how_far_its_trials_had_come(kept):
     assert running.trial.samples_per_s == pytest.approx(351.7, abs=0.1)
     assert 0 < running.seconds < 10
     assert shown.best[0].number == 2
-    assert [t.number for t in shown.everything] == [0, 1, 2, 3, 4]
+    assert [t.number for t in shown.history.trials] == [0, 1, 2, 3, 4]
 
 
 def test_a_running_trial_is_shown_with_the_users_own_sign(kept):
