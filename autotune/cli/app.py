@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import Json, Models, Priced, SessionArgument, Trained, grouped
-from autotune.export import formats
+from autotune.cli.options import Json, Models, Priced, SessionArgument, ToWrite, Trained, grouped
 from autotune.reports.model import SAMPLES
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
@@ -176,28 +175,12 @@ def status(
 
 
 @app.command()
-def export(
-    session: SessionArgument,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="file to write; default: best, with the format's suffix"),
-    ] = None,
-    trial: Annotated[int | None, typer.Option(min=0, help="trial to export; default: the winner")] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help=f"{', '.join(formats.FORMATS)}; default: the workload's own",
-        ),
-    ] = None,
-    patch: Annotated[
-        Path | None, typer.Option(help="your own YAML or JSON file: the winner goes into a copy of it")
-    ] = None,
-) -> int:
+@grouped
+def export(session: SessionArgument, asked: ToWrite) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
     from autotune.cli import export as exporting  # noqa: PLC0415 - as above
 
-    return exporting.export(session, output, trial, format_, patch)
+    return exporting.export(session, asked.output, asked.trial, asked.form, asked.patch)
 
 
 @app.command()

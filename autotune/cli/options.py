@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from autotune.export.formats import FORMATS
 from autotune.sessions.requests import SESSION, option
 
 SessionArgument = Annotated[Path, typer.Argument(help=SESSION)]
@@ -68,6 +69,18 @@ class Models:
     keep: float | None = _models(
         "share of the baseline's improvement to keep; default: the search's", min=0, max=1
     )
+
+
+@dataclass(frozen=True)
+class ToWrite:
+    """The trial to export, and the file to write it to."""
+
+    output: Path | None = option(
+        "file to write; default: best, with the format's suffix", None, "--output", "-o"
+    )
+    trial: int | None = option("trial to export; default: the winner", min=0)
+    form: str | None = option(f"{', '.join(FORMATS)}; default: the workload's own", None, "--format")
+    patch: Path | None = option("your own YAML or JSON file: the winner goes into a copy of it")
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
