@@ -7,9 +7,10 @@ from importlib import resources
 import pytest
 from plotly.graph_objects import Figure as Checked
 
+from autotune.core.settings import PRECISIONS
 from autotune.display import words
 from autotune.judging.decisions.ablation import AblationStep
-from autotune.reports import page, plots_bars, plots_front, plots_quality, plots_speed
+from autotune.reports import marks, page, plots_bars, plots_front, plots_quality, plots_speed
 from autotune.reports.model import Figure
 
 from . import made_trials
@@ -67,6 +68,7 @@ def test_every_colour_is_one_of_the_page_and_every_marker_has_its_glyph(report):
         used = {name for s in strings([plot.figure, legend]) for name in re.findall(r"var\((--[\w-]+)\)", s)}
         assert used <= known
         assert {mark.symbol for mark in plot.legend} <= glyphs
+    assert {marks.precision(name).symbol for name in PRECISIONS} <= glyphs
 
 
 def test_every_plot_has_a_label_and_its_figures_as_a_table(report):
