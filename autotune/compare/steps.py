@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core import units
+
 _LAST_PART = 0.1  # of the steps: one alone is noise
 
 
@@ -22,14 +24,14 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
     """Summarises the steps in a training's `records`; for repeated steps the last record counts."""
     last = {record["samples"]: record for record in records if "train_loss" in record}
     steps = [last[samples] for samples in sorted(last)]
-    losses = [loss for step in steps if math.isfinite(loss := _number(step["train_loss"]))]
+    losses = [loss for step in steps if (loss := units.number(step["train_loss"])) is not None]
     tail = losses[-math.ceil(_LAST_PART * len(losses)) :]
     bad = [
-        _number(step.get("bad_steps", 0)) > 0 or not math.isfinite(_number(step["train_loss"]))
+        (units.number(step.get("bad_steps")) or 0) > 0 or units.number(step["train_loss"]) is None
         for step in steps
     ]
     overflows = [
-        not is_bad and not math.isfinite(_number(step["grad_norm"]))
+        not is_bad and units.number(step["grad_norm"]) is None
         for step, is_bad in zip(steps, bad, strict=True)
         if "grad_norm" in step
     ]
@@ -39,8 +41,3 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
         overflows=sum(overflows) if overflows else None,
         final_loss=math.fsum(tail) / len(tail) if tail else None,
     )
-
-
-def _number(value: object) -> float:
-    """Returns `value` as a float, NaN if it is not a number."""
-    return float(value) if isinstance(value, int | float) else math.nan
