@@ -132,10 +132,7 @@ def predict(
 @app.command()
 @grouped
 def report(
-    session: Annotated[
-        Path,
-        typer.Argument(help="directory of a session, or of a training"),
-    ],
+    session: Annotated[Path, typer.Argument(help="directory of a session, or of a training")],
     *,
     priced: Priced,
     form: Annotated[str, typer.Option("--format", help="html, json or md")] = "html",
@@ -147,7 +144,7 @@ def report(
     ] = None,
     samples: Annotated[
         int, typer.Option(min=0, help="number of test studies to show, if models were compared")
-    ] = (SAMPLES),
+    ] = SAMPLES,
 ) -> int:
     """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import report as reporting  # noqa: PLC0415 - as above
@@ -164,10 +161,7 @@ def recover(session: SessionArgument) -> int:
 
 
 @app.command()
-def status(
-    session: SessionArgument,
-    as_json: Json = False,
-) -> int:
+def status(session: SessionArgument, as_json: Json = False) -> int:
     """Show what a session has found so far, running or not. Example: autotune status runs/iu"""
     from autotune.cli import status as showing  # noqa: PLC0415 - as above
 

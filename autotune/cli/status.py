@@ -32,11 +32,8 @@ def _show(session: Path, *, as_json: bool) -> None:
         return
     console, workload = Console(), registry.named(shown.space.workload)
     console.print(draw.full_picture(shown))
-    for line in [
-        "",
-        _counts(shown, known),
-        *view.summary(shown.history, workload, session, shown.go_on),
-    ]:
+    lines = view.summary(shown.history, workload, session, shown.go_on)
+    for line in ["", _counts(shown, known), *lines]:
         live.say(console, line)
 
 
