@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import Json, Models, Priced, SessionArgument, ToWrite, Trained, grouped
+from autotune.cli.options import ExportRequest, Json, Models, Priced, SessionArgument, Trained, grouped
 from autotune.reports.model import SAMPLES
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
@@ -170,7 +170,7 @@ def status(session: SessionArgument, as_json: Json = False) -> int:
 
 @app.command()
 @grouped
-def export(session: SessionArgument, asked: ToWrite) -> int:
+def export(session: SessionArgument, asked: ExportRequest) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
     from autotune.cli import export as exporting  # noqa: PLC0415 - as above
 

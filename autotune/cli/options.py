@@ -72,7 +72,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class ToWrite:
+class ExportRequest:
     """The trial to export, and the file to write it to."""
 
     output: Path | None = option(

@@ -6,7 +6,7 @@ from dataclasses import fields
 import typer
 from typer.testing import CliRunner
 
-from autotune.cli.options import Models, Priced, ToWrite, Trained, grouped
+from autotune.cli.options import ExportRequest, Models, Priced, Trained, grouped
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
 
@@ -40,7 +40,8 @@ def test_an_option_of_a_group_is_checked_and_explained_as_any_other():
 
 
 def test_every_field_of_a_request_is_an_option():
-    for request in (Models, Priced, ToWrite, Trained, JudgeRequest, Probing, ResumeRequest, SearchRequest):
+    of_search = (JudgeRequest, Probing, ResumeRequest, SearchRequest)
+    for request in (ExportRequest, Models, Priced, Trained, *of_search):
         others = {field.name for field in fields(request) if not field.metadata}
         assert others == ({"content"} if request is SearchRequest else set())
 
