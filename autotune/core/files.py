@@ -20,14 +20,17 @@ def read(file: Path) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def write(file: Path, text: str) -> None:
-    """Writes `text` to `file`; raises InputError if that cannot be done."""
+    """Writes `text` to `file`; raises InputError if that cannot be done, as for a pipe without a reader."""
     try:
         if file.exists() and not file.is_file():  # a pipe or a terminal
-            file.write_text(text, encoding="utf-8")
+            with open(file, "w", encoding="utf-8", opener=_without_waiting) as stream:
+                stream.write(text)
         else:
             write_whole(file.resolve(), text)
     except OSError as error:
