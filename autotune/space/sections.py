@@ -119,7 +119,7 @@ class Objective(BaseModel):
             values = {"quality" if name == "maximize" else name: value for name, value in values.items()}
         given = {name: value for name, value in values.items() if value is not None}
         name = given.get("minimize")
-        if name is not None and given.get("quality", name) != name:
+        if name is not None and "quality" in given and given["quality"] != name:
             raise ValueError(
                 f"one of quality and minimize, got quality {units.quote(given['quality'])} "
                 f"and minimize {units.quote(name)}"

@@ -221,6 +221,7 @@ def test_minimize_names_the_quality_and_within_replaces_keep():
         ("{keep: 0.9, within: 0.1}", "one of keep and within, got keep 0.9 and within 0.1"),
         ("{within: -1}", "objective.within: "),
         ("{within: .inf}", "objective.within: "),
+        ("{minimize: .nan}", "objective.minimize: "),
     ],
 )
 def test_conflicting_objective_fields_are_refused_in_one_line(text, message):
