@@ -57,7 +57,7 @@ def order(number: int, batch: int, directory: Path) -> Order:
         settings=workload.for_trial(settings, NEVER, 1, "bleu_4"),
         directory=str(directory / f"member-{number}"),
         metric=Metric("bleu_4"),
-        ends=Ends.never(),
+        ends=Ends(NEVER),
     )
 
 

@@ -28,7 +28,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch, signals
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Order
+from autotune.trials.order import NEVER, Ends, Order
 from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
@@ -107,11 +107,11 @@ def _check(baseline: _Baseline, console: Console, most_s: float) -> Checked:
         return checked
     once = partial(_Enough, quality, begun_s)
     with console.status("running it again with the same seed, stopped and resumed"):
-        order = replace(baseline.order("again", 0), ends=Ends.never())
+        order = replace(baseline.order("again", 0), ends=Ends(NEVER))
         baseline.run(order, once(), second_s)
         again = baseline.run(order, lambda report: bool(report.records), second_s)
     with console.status("running it with another seed"):
-        order = replace(baseline.order("other", 1), ends=Ends.never())
+        order = replace(baseline.order("other", 1), ends=Ends(NEVER))
         other = baseline.run(order, once(), end_s)
     return replace(
         checked,

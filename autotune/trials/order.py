@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -26,11 +26,6 @@ class Ends:
     until_learnt: int = 0  # once clearly above chance, after at least so many evaluations; 0: never
     until_timed: bool = False  # once the speed is known
     planned: bool = False  # its settings tell the workload to end after `samples`
-
-    @classmethod
-    def never(cls) -> Self:
-        """Returns the conditions of a trial that is only stopped from outside."""
-        return cls(NEVER)
 
     def are_reached(self, progress: Progress) -> bool:
         curve = progress.curve

@@ -210,7 +210,7 @@ class Setup:
             longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
             files, number = place.member(member.number), member.number
             order = self._training.order(longer, files, number=number, samples=NEVER, evaluations=1)
-            orders.append(replace(order, ends=Ends.never()))
+            orders.append(replace(order, ends=Ends(NEVER)))
         if together:
             orders = self._capped_together(orders, members)
         return RaceOrder(

@@ -110,7 +110,7 @@ def record_drift(file: Path, training: TrainingSetup, seconds: float) -> Drift:
     scratch, space = _scratch(file), training.space
     shutil.rmtree(scratch, ignore_errors=True)
     order = training.order(space.baseline_config, TrialDir(scratch), samples=NEVER, evaluations=1)
-    order = replace(order, ends=Ends.never())
+    order = replace(order, ends=Ends(NEVER))
     deadline = math.inf
     with closing(attempt.reports(order, ForkServer(training.workload.preload))) as reports:
         for report in reports:

@@ -41,12 +41,12 @@ RACE = """
 import sys, time
 from autotune.core.metric import Metric
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Order, RaceOrder, Racer
+from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer
 from autotune.trials.race import Race
 
 def member(number):
     directory = f"member-{number}"
-    order = Order(number, "workloads_for_tests:counts", {}, directory, Metric("bleu_4"), Ends.never())
+    order = Order(number, "workloads_for_tests:counts", {}, directory, Metric("bleu_4"), Ends(NEVER))
     return Racer(order, 1)
 
 race = Race(RaceOrder(9, ".", tuple(map(member, range(3))), True, 600.0), ForkServer([]))

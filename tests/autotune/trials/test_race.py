@@ -20,7 +20,7 @@ from autotune.storage.trial_dir import TrialDir
 from autotune.trials import order as orders
 from autotune.trials import race
 from autotune.trials.fork_server import ForkServer
-from autotune.trials.order import Ends, Order, RaceOrder, Racer
+from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer
 from autotune.trials.progress import Phase
 from tests.faults.sessions import small_disk
 from tests.waiting import finish, is_over, status, wait_for
@@ -61,7 +61,7 @@ def order(tmp_path):
                     settings=one,
                     directory=str(tmp_path / f"member-{7 * place}"),
                     metric=Metric("bleu_4"),
-                    ends=Ends.never(),
+                    ends=Ends(NEVER),
                     revision="as it was",
                 ),
                 1000,
