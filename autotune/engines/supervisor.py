@@ -42,9 +42,6 @@ class Supervisor(tune.Trainable):
         self._ended, self._begun_s = "", 0.0
         nodes = config.get("nodes")
         self._node = nodes[ray.get_runtime_context().get_node_id()] if nodes else ""
-        self._take(config)
-
-    def _take(self, config: dict[str, Any]) -> None:
         self._order: Mapping[str, Any] | None = config["order"]
 
     def step(self) -> dict[str, Any]:
@@ -60,14 +57,11 @@ class Supervisor(tune.Trainable):
         return asdict(report)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._stop()
-        self._take(new_config)
+        self.cleanup()
+        self._order = new_config["order"]
         return True
 
     def cleanup(self) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
         if self._attempt is not None:
             self._attempt.stop()
             self._attempt = None

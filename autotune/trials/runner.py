@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from autotune.core.errors import has_trace
@@ -195,9 +194,7 @@ class InboxListener:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._inbox.finish()
         self._is_over = True
         self._thread.join()
