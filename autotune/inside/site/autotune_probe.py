@@ -146,17 +146,13 @@ class _Probe:
         optimizers = sys.modules["torch.optim.optimizer"]
         optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped(optimizer))
         iterator = torch.utils.data.dataloader._BaseDataLoaderIter
-        replace(optimizers.Optimizer, "__init__", self._make_optimizer)
+        replace(optimizers.Optimizer, "__init__", self._steps.make_optimizer)
         replace(torch.autograd, "backward", self._backward)
         replace(torch, "compile", self._compile)
         replace(iterator, "__init__", _begin_batches)
         replace(iterator, "__next__", self._next_batch)
         iterator.next = iterator.__next__
         self._handle = torch.nn.modules.module.register_module_forward_pre_hook(self._enters)
-
-    def _make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
-        self._steps.made()
-        init(*args, **kwargs)
 
     def _compile(self, compile_: Any, *args: Any, **kwargs: Any) -> Any:
         self._notes.write({"compiled": True})

@@ -95,7 +95,7 @@ class Teller:
         self.saving = Saving(total, os.environ.get(autotune_wire.WORKDIR, ""))
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.busiest), autotune_gpu.Pace()
-        self._steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
+        self.steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
         self._worker_info, self._map_kind = (
             torch.utils.data.get_worker_info,
             torch.utils.data.dataloader._DatasetKind.Map,
@@ -180,14 +180,14 @@ class Teller:
 
     def ends_backward(self) -> None:
         """Notes that a backward pass has ended, and counts it as a step if there is no optimizer."""
-        if self._steps.passed():
+        if self.steps.passed():
             if not self._has_told:
                 self._note = "no optimizer was seen, so each backward pass counts as a step"
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:
         """Notes that an optimizer has stepped, and ends the training's step if it counts."""
-        if not self._is_no_step(optimizer) and self._steps.stepped(optimizer):
+        if not self._is_no_step(optimizer) and self.steps.stepped(optimizer):
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:
@@ -252,11 +252,6 @@ class Teller:
 
         return self.register_wrapper(wrapper)
 
-    def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
-        """Calls an optimizer's `__init__`, and notes its creation."""
-        self._steps.made()
-        init(*args, **kwargs)
-
     def around_scaled_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a gradient scaler's step, during which the scale of the loss is known."""
 
@@ -277,7 +272,7 @@ def _attach(torch: Any, teller: Teller, after: After) -> None:
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim
     optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: stepped(optimizer))
-    replace(optimizers.Optimizer, "__init__", teller.make_optimizer)
+    replace(optimizers.Optimizer, "__init__", teller.steps.make_optimizer)
     if autotune_wire.WORKDIR in os.environ:
         replace(optimizers.Optimizer, "state_dict", teller.saving.take_state)
         replace(torch, "save", teller.saving.save)

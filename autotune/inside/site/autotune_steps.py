@@ -24,9 +24,10 @@ class Steps:
         self._unseen = 0
         self._has_optimizer = False
 
-    def made(self) -> None:
-        """Notes that the script has created an optimizer."""
+    def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
+        """Calls an optimizer's `__init__`, and notes that the script has one."""
         self._has_optimizer = True
+        init(*args, **kwargs)
 
     def passed(self) -> bool:
         """Notes the end of a backward pass; returns True if it is a step, because no optimizer exists."""
