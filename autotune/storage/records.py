@@ -49,29 +49,22 @@ def _is_record(record: object) -> bool:
     return all(units.number(record.get(name)) is not None for name in names)
 
 
-def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """Returns the total duration of the attempts in `records`, each up to its last record."""
-    total_s = begun_s = last_s = 0.0
-    for record in records:
-        if is_mark(record):
-            total_s += last_s - begun_s
-            begun_s = last_s = record["clock_s"]
-        else:
-            last_s = record["at_s"]
-    return total_s + last_s - begun_s
-
-
-def spans_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Returns the times of the start and the last record of each attempt, in seconds since 1970."""
-    spans: list[tuple[float, float]] = []
+def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record."""
+    attempts: list[tuple[float, float]] = []
     clock_s = 0.0
     for record in records:
         if is_mark(record):
-            begun_s, clock_s = units.number(record.get("attempt")) or 0.0, record["clock_s"]
-            spans.append((begun_s, begun_s))
-        elif spans:
-            spans[-1] = (spans[-1][0], spans[-1][0] + record["at_s"] - clock_s)
-    return spans
+            clock_s = record["clock_s"]
+            attempts.append((record["attempt"], 0.0))
+        elif attempts:
+            attempts[-1] = (attempts[-1][0], record["at_s"] - clock_s)
+    return attempts
+
+
+def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
+    """Returns the total duration of the attempts in `records`, each up to its last record."""
+    return sum((duration_s for _, duration_s in attempts_of(records)), 0.0)
 
 
 def open_lines(file: Path) -> TextIO:

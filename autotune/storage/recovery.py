@@ -12,7 +12,7 @@ from autotune.core.trial import Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
 from autotune.storage.identity import TrialIdentity
-from autotune.storage.records import read_records, seconds_of, spans_of
+from autotune.storage.records import attempts_of, read_records, seconds_of
 from autotune.storage.store import StoredSession
 from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
 from autotune.storage.trial_dir import TrialDir
@@ -119,11 +119,11 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records, since verdicts do not tell."""
-    spans = {n: spans_of(read_records(session.trial_dir(n))) for n in known}
+    attempts = {n: attempts_of(read_records(session.trial_dir(n))) for n in known}
     concurrent = {
         n
-        for n, other in permutations(spans, 2)
-        if any(begun < end and start < ended for begun, ended in spans[n] for start, end in spans[other])
+        for n, other in permutations(attempts, 2)
+        if any(a < b + b_s and b < a + a_s for a, a_s in attempts[n] for b, b_s in attempts[other])
     }
     shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}
     return known | {n: replace(known[n], measurement=measurement) for n, measurement in shared.items()}
