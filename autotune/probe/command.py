@@ -20,7 +20,6 @@ from autotune.probe.watching import Watched
 _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlier
 _WATCHED_S, _TRIED_S, _EVALUATED_S = 120.0, 60.0, 60.0
-_LINES_SHOWN = 20
 _LOOK_S = 2.0  # between two looks for scores
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -233,7 +232,7 @@ def _result(tried: Candidate, *, has_effect: bool) -> str:
 def _require_steps(prober: Prober, seen: Watched) -> None:
     if seen.steps:
         return
-    for line in seen.tail[-_LINES_SHOWN:]:
+    for line in seen.tail:
         prober.say(f"  {line}")
     if seen.has_failed:
         raise InputError(

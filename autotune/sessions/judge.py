@@ -35,7 +35,6 @@ FORMAT = 1
 EXIT_NOT_CONFIRMED = 1
 SIDES = ("A", "B")
 _RUNNERS = {".py": "python", ".sh": "sh"}
-_LINES_SHOWN = 20
 _SCRIPT_BYTES = 2**20
 
 
@@ -174,7 +173,7 @@ class _Comparison:
         probing.say(f"{side} trains with seed {pair} ...")
         seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s())
         if seen.has_failed:
-            for line in seen.tail[-_LINES_SHOWN:]:
+            for line in seen.tail:
                 probing.say(f"  {line}")
             raise InputError(f"{side} ended with exit code {seen.code}; its last lines are above")
         if not seen.has_ended:
