@@ -61,8 +61,6 @@ class Message(NamedTuple):
 
     at_s: float  # by the machine's monotonic clock
     content: Content
-    pid: int = 0  # of the sender, if it came through the socket
-    rank: int = 0
 
 
 class GpuLostError(RuntimeError):
@@ -88,7 +86,7 @@ def parse(line: bytes) -> Message | None:
         at_s = float(values["at_s"])
         if not math.isfinite(at_s):
             return None
-        return Message(at_s, _content(values), int(values["pid"]), int(values["rank"]))
+        return Message(at_s, _content(values))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
 

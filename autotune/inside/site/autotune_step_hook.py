@@ -212,7 +212,7 @@ class Teller:
             self._note = self._tally.note = ""
             figures["note"] = note
             print(f"autotune: {note}", file=sys.stderr)
-        self._wire.tell_step(at_s, rank, seen.samples, seen.tokens, figures)
+        self._wire.tell_step(at_s, seen.samples, seen.tokens, figures)
         self._has_told = True
 
     def _seen(self, processes: int) -> Seen:

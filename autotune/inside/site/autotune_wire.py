@@ -61,7 +61,6 @@ class Wire:
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt a report
         self._socket: socket.socket | None = None
         self._has_failed = self._is_stopped = False
-        self._pid = os.getpid()
 
     def _begin_anew(self) -> None:
         if self._socket is not None:
@@ -72,10 +71,10 @@ class Wire:
         """Sends `message` with the current time; raises TypeError or ValueError if it is no JSON value."""
         if self._socket is None and SOCKET not in os.environ:  # os.environ is slow
             return
-        self._send(_json({"at_s": _clock_s(), "pid": self._pid, "rank": rank(), **message}))
+        self._send(_json({"at_s": _clock_s(), **message}))
 
     def tell_step(
-        self, at_s: float, rank: int, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
+        self, at_s: float, samples: int | None, tokens: int | None, figures: Mapping[str, Any]
     ) -> None:
         """Sends a step, mostly without a JSON encoder, because there may be hundreds of steps a second."""
         counts = (
@@ -83,9 +82,7 @@ class Wire:
             f'"tokens": {"null" if tokens is None else tokens}'
         )
         measured = f', "figures": {_json(figures)}' if figures else ""
-        self._send(
-            f'{{"at_s": {at_s!r}, "pid": {self._pid}, "rank": {rank}, "step": {{{counts}{measured}}}}}'
-        )
+        self._send(f'{{"at_s": {at_s!r}, "step": {{{counts}{measured}}}}}')
 
     def _send(self, text: str) -> None:
         line = text.encode() + b"\n"

@@ -37,21 +37,21 @@ def connected(inbox):
 
 
 def line(samples, at_s=1.0):
-    return json.dumps({"at_s": at_s, "pid": 7, "rank": 0, "record": {"samples": samples}}).encode() + b"\n"
+    return json.dumps({"at_s": at_s, "record": {"samples": samples}}).encode() + b"\n"
 
 
 def samples(found):
     return [message.content.record["samples"] for message in found]
 
 
-def test_messages_arrive_in_order_with_their_sender(inbox):
+def test_messages_arrive_in_order(inbox):
     wire, begun_s = Wire(), time.monotonic()
     wire.tell({"record": {"samples": 1}})
     wire.tell({"step": {"samples": None, "figures": {"loss": 0.5}}, "at_s": begun_s + 1e-9})
     first, second = sorted(
         [inbox.get(10), inbox.get(10)], key=lambda message: not isinstance(message.content, Step)
     )
-    assert (second.pid, second.rank, second.content.record) == (os.getpid(), 0, {"samples": 1})
+    assert second.content.record == {"samples": 1}
     assert begun_s <= second.at_s <= time.monotonic()
     assert first.content == Step(None, {"loss": 0.5})
     assert inbox.get(0) is None
@@ -114,13 +114,13 @@ GARBAGE = [
     b"[1, 2]\n",
     b"null\n",
     b'{"record": {"samples": 1}}\n',
-    b'{"at_s": NaN, "pid": 1, "rank": 0, "record": {}}\n',
-    b'{"at_s": 1, "pid": 1, "rank": 0, "record": 5}\n',
-    b'{"at_s": 1, "pid": 1, "rank": 0}\n',
-    b'{"at_s": 1, "pid": 1, "rank": 0, "step": {"samples": -1}}\n',
-    b'{"at_s": 1, "pid": 1, "rank": 0, "step": {"samples": true}}\n',
-    b'{"at_s": 1, "pid": 1, "rank": 0, "error": {"type": "E"}}\n',
-    b'{"at_s": 1, "pid": 1e999, "rank": 0, "record": {}}\n',
+    b'{"at_s": NaN, "record": {}}\n',
+    b'{"at_s": 1, "record": 5}\n',
+    b'{"at_s": 1}\n',
+    b'{"at_s": 1, "step": {"samples": -1}}\n',
+    b'{"at_s": 1, "step": {"samples": true}}\n',
+    b'{"at_s": 1, "error": {"type": "E"}}\n',
+    b'{"at_s": 1%s, "record": {}}\n' % (b"0" * 400),
     b"[" * 100_000 + b"\n",
     b"1" * 10_000 + b"\n",
 ]
@@ -225,5 +225,5 @@ def test_another_user_is_refused(inbox):
     ],
 )
 def test_a_message_has_exactly_one_content(said, found):
-    line = json.dumps({"at_s": 1.5, "pid": 1, "rank": 2, **said}).encode()
-    assert messages.parse(line) == Message(1.5, found, 1, 2)
+    line = json.dumps({"at_s": 1.5, **said}).encode()
+    assert messages.parse(line) == Message(1.5, found)
