@@ -4,6 +4,7 @@ import json
 import os
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,37 +123,34 @@ def read(
     notes: str, words: Sequence[str], lines: Sequence[tuple[str, float]], seconds: float, code: int | None
 ) -> Watched:
     """Returns the observations of a run, from the notes of its probe and the lines of its output."""
-    by_kind: dict[str, list[Any]] = {}
-    steps, loaders, logged = (
-        list[WatchedStep](),
-        list[Mapping[str, Any]](),
-        list[tuple[str, str, str, float]](),
-    )
+    by_kind = defaultdict[str, list[Any]](list)
     for note in _notes(notes):
         for kind, value in note.items():
-            by_kind.setdefault(kind, []).append(value)
-        if "step" in note:
-            one = note["step"]
-            shape, rates = tuple(one["shape"] or ()), tuple(one["rates"])
-            steps.append(WatchedStep(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"]))
-            loaders += [one["loader"]] if "loader" in one else []
-        if "logged" in note:
-            logger, place, values = note["logged"]
-            logged += [(logger, place, name, value) for name, value in values.items()]
+            by_kind[kind].append(value)
+    logged = [
+        (logger, place, name, value)
+        for logger, place, values in by_kind["logged"]
+        for name, value in values.items()
+    ]
     return Watched(
         begun_s=time.monotonic() - seconds,
         seconds=seconds,
         code=code,
-        steps=tuple(steps),
+        steps=tuple(map(_step, by_kind["step"])),
         options=tuple(_options(by_kind, words)),
-        loader=loaders[0] if loaders else {},
-        trainer=next(iter(by_kind.get("trainer", ())), {}),
+        loader=next((one["loader"] for one in by_kind["step"] if "loader" in one), {}),
+        trainer=next(iter(by_kind["trainer"]), {}),
         logged=tuple(logged),
         lines=tuple(lines),
         wrote=tuple(by_kind.get("wrote", ())),
         compiled="compiled" in by_kind,
         device=next(iter(by_kind.get("device", ())), ""),
     )
+
+
+def _step(one: Mapping[str, Any]) -> WatchedStep:
+    shape, rates = tuple(one["shape"] or ()), tuple(one["rates"])
+    return WatchedStep(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"])
 
 
 def _notes(text: str) -> Iterator[dict[str, Any]]:

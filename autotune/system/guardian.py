@@ -50,7 +50,8 @@ class Guardian:
 
     def __init__(self, directory: Path, groups: Path | None = None, held: Collection[int] = ()) -> None:
         _adopt_orphans()  # those of the guardian, if it is killed
-        self._directory, self._groups = directory, groups
+        self.directory = directory  # for files of the processes that it starts; removed at its end
+        self._groups = groups
         self._process = subprocess.Popen(  # noqa: S603 - a command of ours
             [sys.executable, "-I", __file__, str(directory), *map(str, filter(None, [groups]))],
             stdin=subprocess.PIPE,
@@ -61,11 +62,6 @@ class Guardian:
         )
         self._orders = cast("IO[str]", self._process.stdin)
         self._words = cast("IO[str]", self._process.stdout)
-
-    @property
-    def directory(self) -> Path:
-        """The directory for files of the processes that it starts; removed at its end."""
-        return self._directory
 
     @contextmanager
     def running(
@@ -123,7 +119,7 @@ class Guardian:
     def end_orphans_below(self) -> None:
         """Ends all descendants of this process, which has adopted the orphans of a killed guardian."""
         end_descendants()
-        _clear(self._directory, self._groups)
+        _clear(self.directory, self._groups)
 
 
 def end_descendants(timeout_s: float = _END_S) -> None:

@@ -26,11 +26,10 @@ class Call:
     """Command ready to be started."""
 
     arguments: list[str]
-    directory: Path
     environment: dict[str, str]
 
 
-def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bool = False) -> Call:
+def call(spec_: Spec, values: Mapping[str, Any], *, resumes: bool = False) -> Call:
     """Returns the command with placeholders filled from `values`; it inherits this process's environment."""
     more = spec_.resume.arguments if resumes and spec_.resume else ()
     arguments = [*line.words(spec_.run, values), *line.flags(spec_.flags, values), *line.words(more, values)]
@@ -42,7 +41,7 @@ def call(spec_: Spec, directory: Path, values: Mapping[str, Any], *, resumes: bo
     }
     if arguments[0] in {"python", "python3"}:
         arguments[0] = python
-    return Call(arguments, directory, environment)
+    return Call(arguments, environment)
 
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:

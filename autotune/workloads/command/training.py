@@ -106,7 +106,7 @@ def _attempt(
     resumed = _begun(checkpoint)
     batch = int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings)))
     counter = Counter(resumed or Counts(0), batch)
-    call = calls.call(spec_, directory, values, resumes=resumed is not None)
+    call = calls.call(spec_, values, resumes=resumed is not None)
     file = spec_.file
     follower = file and Follower(file[0], calls.place(directory, file[1], values), spec_.scores)
     arguments = calls.put_in(settings, objects)
@@ -117,7 +117,7 @@ def _attempt(
     with Inbox() as inbox:
         stream, resumes = Stream(spec_, inbox, follower), checkpoint.exists  # else it was set aside
         environment |= inbox.environment()
-        process = Process(call.arguments, call.directory, environment, wire.SOCKET, stream.hear)
+        process = Process(call.arguments, directory, environment, wire.SOCKET, stream.hear)
         names = {f"{name}.{key}" for name, own in arguments.items() for key in own if name != wire.IN_TRIAL}
         run = _Run(spec_, process, inbox, stream, counter, checkpoint, names, resumes)
         try:

@@ -63,7 +63,7 @@ class CommandWorkload(Workload):
         return str(self.directory / first) if is_named else self.spec.python
 
     def _call(self, spec_: Spec, settings: Mapping[str, Any]) -> calls.Call:
-        return calls.call(spec_, self.directory, calls.values_of(self.spec, settings, ""))
+        return calls.call(spec_, calls.values_of(self.spec, settings, ""))
 
     @property
     def own_file(self) -> OwnFile:
@@ -175,7 +175,7 @@ class CommandWorkload(Workload):
         samples = self.spec.training_samples
         length = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
         values = {**calls.values_of(self.spec, settings, TRAINED.absolute()), **length}
-        call = calls.call(self.spec, self.directory, values)
+        call = calls.call(self.spec, values)
         words = " ".join([*self._assignments(settings, values), *map(word, call.arguments)])
         return f"cd {quoted(self.directory)} && {words}"
 
