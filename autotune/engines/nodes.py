@@ -59,7 +59,6 @@ def _together(each: Sequence[Hardware]) -> Hardware:
 
 
 def _alive() -> dict[str, ClusterNode]:
-    """Returns the nodes that are alive, by ID."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: _named(node) for node in found if node["Alive"]}
 

@@ -244,7 +244,6 @@ def _require_steps(prober: Prober, seen: Watched) -> None:
 
 
 def _described(seen: Watched) -> str:
-    """Returns a line that describes the user's training."""
     size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples per step" if size else "samples per step unknown"]
     parts += [f"learning rate {max(rates):g} in the first step"] if rates else []

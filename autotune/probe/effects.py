@@ -163,8 +163,6 @@ def _is_equal(one: float | None, other: float | None) -> bool:
 
 def samples_of_step(seen: Watched) -> int | None:
     """Returns the samples of an optimizer step; None if neither a loader nor the model's input shows them."""
-    if not seen.steps:
-        return None
     size = seen.loader.get("batch_size") or next(iter(seen.steps[0].shape), None)
     # The first step of an update by hand is known only after some passes, and has them all.
     return int(size) * seen.steps[:2][-1].passes if size else None

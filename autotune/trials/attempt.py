@@ -164,7 +164,6 @@ class Attempt:
         )
 
     def _end_if_beaten(self, measured: Measurement) -> None:
-        """Stops a trial that is beaten according to its threshold."""
         file = self._order.threshold_file
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
