@@ -132,7 +132,7 @@ def run(trials: int, every: int, wandb: str, most: int) -> None:
     """Runs one search and prints its lines, and those of reading it with copies up to `most` trials."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     print(_HEADING, flush=True)
-    with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
+    with tempfile.TemporaryDirectory() as directory, scratch.private() as guardian:
         session = StoredSession.create(Path(directory, "s"), space, Options(wandb=wandb), {})
         study = studies.open_study(session.study_file, space)
         plan, machine = SearchPlan(trials, None), hardware()
@@ -142,7 +142,7 @@ def run(trials: int, every: int, wandb: str, most: int) -> None:
             watch.search = search = TimedSearch(space, study, watch)
             setup = Setup(session, space, registry.load(space.workload), machine)
             with trackers.open_session(session) as tracked:
-                engine.run(search, setup, place.guardian, [ray_callback.callback(tracked)])
+                engine.run(search, setup, guardian, [ray_callback.callback(tracked)])
         studies.close(study)
         if most:
             copy_trials(session, most)

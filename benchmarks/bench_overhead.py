@@ -51,13 +51,13 @@ def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
     """Returns the seconds between trials by the first one's outcome, and the tuner's share of the time."""
     space = spaces.complete(spaces.parse(_SPACE, "here"), "here")
     machine = hardware()
-    with tempfile.TemporaryDirectory() as directory, scratch.private() as place:
+    with tempfile.TemporaryDirectory() as directory, scratch.private() as guardian:
         session = StoredSession.create(Path(directory, "s"), space, Options(wandb="off"), {})
         study = studies.open_study(session.study_file, space)
         studies.set_plan(study, study_file.SearchPlan(trials, None))
         search = Search(space, study, Silent())
         setup = Setup(session, space, registry.load(space.workload), machine)
-        engine.run(search, setup, place.guardian)
+        engine.run(search, setup, guardian)
         ended = search.history.trials
         spans = [_span(session.trial_dir(trial.number)) for trial in ended]
     between: dict[str, list[float]] = defaultdict(list)

@@ -111,9 +111,7 @@ def _silence() -> None:
 
 
 @contextmanager
-def private_cluster(
-    hardware: Hardware, guardian: Guardian, lost: Callable[[str], None] = lambda _: None
-) -> Iterator[None]:
+def private_cluster(hardware: Hardware, guardian: Guardian, lost: Callable[[str], None]) -> Iterator[None]:
     """Runs a private Ray with `hardware` on this machine, below the `guardian`.
 
     It listens on loopback only, accepts no other program, and leaves nothing behind. If it dies or fails to

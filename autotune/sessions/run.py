@@ -32,7 +32,7 @@ from autotune.storage.json_file import JsonFile
 from autotune.storage.lock import Held
 from autotune.storage.store import StoredSession, resume_command
 from autotune.storage.study_file import SearchPlan
-from autotune.system.scratch import Scratch
+from autotune.system.guardian import Guardian
 from autotune.trackers import ray_callback
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracking import Trackers
@@ -44,7 +44,7 @@ EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
 _GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
 
 
-def run(job: Job, scratch: Scratch) -> int:
+def run(job: Job, guardian: Guardian) -> int:
     """Runs a session to its end and reports its result; returns the exit code."""
     session, space, shown, hardware = job.session, job.space, job.shown, job.hardware
     with _in_place(job.held, shown), tracker_registry.open_session(session) as trackers:
@@ -65,7 +65,7 @@ def run(job: Job, scratch: Scratch) -> int:
                 shows.note(line)
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
             running = _search(setup, study, shows, job.held)
-            _execute(running, setup, job, trackers, scratch=scratch, shows=shows)
+            _execute(running, setup, job, trackers, guardian=guardian, shows=shows)
         session.remove_work(running.history.trials)
         has_ended = not running.is_interrupted and not running.fault
         studies.set_plan(study, replace(running.plan, ended=has_ended))
@@ -141,7 +141,7 @@ def _execute(
     job: Job,
     trackers: Trackers,
     *,
-    scratch: Scratch,
+    guardian: Guardian,
     shows: Screen,
 ) -> None:
     """Runs the trials of a search; if Ray dies, ends all that it has started, and then this process."""
@@ -149,13 +149,13 @@ def _execute(
     def after_a_loss(reason: str) -> None:
         trackers.break_off()  # before W&B's service is killed
         shows.close()
-        scratch.guardian.end_orphans_below()
+        guardian.end_orphans_below()
         interrupted = KeyboardInterrupt(f"interrupted; {job.how_to_go_on}")
         job.give_up(interrupted if running.is_interrupted else RayDied(reason))
 
     try:
         callbacks = [ray_callback.callback(trackers)]
-        engine.run(running, setup, scratch.guardian, callbacks, after_a_loss, interrupts=job.interrupts)
+        engine.run(running, setup, guardian, callbacks, after_a_loss, interrupts=job.interrupts)
     except SearchAborted as error:
         raise SearchAborted(f"{error}; {job.how_to_go_on}") from error
 

@@ -63,10 +63,10 @@ def search(asked: SearchRequest) -> int:
 
 
 def _drive(job: Job) -> int:
-    with scratch.private() as place:  # before importing W&B, which creates directories there
+    with scratch.private() as guardian:  # before importing W&B, which creates directories there
         from autotune.sessions import run  # noqa: PLC0415 - Ray and Optuna take seconds to import; errors come first
 
-        return run.run(job, place)
+        return run.run(job, guardian)
 
 
 def default_session() -> Path:

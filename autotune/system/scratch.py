@@ -22,31 +22,24 @@ _FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
 _VARIABLE = "TMPDIR"
 
 
-class Scratch:
-    """The temporary directory of this process and its children; the `guardian` removes it when they end."""
-
-    def __init__(self) -> None:
-        self._before = os.environ.get(_VARIABLE)
-        directory, self._lock = _make()
-        self.guardian = Guardian(directory, cgroup.group_for_trials(), [self._lock])
-        _use(str(directory))
-
-    def close(self) -> None:
-        """Removes the directory, and ends everything the guardian has started."""
-        _use(self._before)
-        self.guardian.close()
-        os.close(self._lock)
-
-
 @contextmanager
-def private() -> Iterator[Scratch]:
-    """Ends what killed searches have left, and provides a scratch directory for the block."""
+def private() -> Iterator[Guardian]:
+    """Ends what killed searches have left, and provides the guardian of a scratch directory for the block.
+
+    The directory is the temporary one of this process and its children; the guardian removes it, and ends
+    everything that it has started, when the block or this process ends.
+    """
     end_orphans()
-    scratch = Scratch()
+    before = os.environ.get(_VARIABLE)
+    directory, lock = _make()
+    guardian = Guardian(directory, cgroup.group_for_trials(), [lock])
+    _use(str(directory))
     try:
-        yield scratch
+        yield guardian
     finally:
-        scratch.close()
+        _use(before)
+        guardian.close()
+        os.close(lock)
 
 
 def _use(directory: str | None) -> None:

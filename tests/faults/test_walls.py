@@ -25,12 +25,12 @@ import ray
 from autotune.engines import engine_cluster
 from autotune.system import scratch
 from autotune.system.telemetry import hardware
-with scratch.private() as place, engine_cluster.private_cluster(hardware(), place.guardian):
+with scratch.private() as guardian, engine_cluster.private_cluster(hardware(), guardian, print):
     forkserver.ensure_running()
     address = ray.get_runtime_context().gcs_address
     kept = ray.get(ray.remote(lambda: "a task runs").remote())
     changed = [name for name in os.environ if name.startswith("RAY_AUTH")]
-    print(json.dumps({"address": address, "directory": str(place.guardian.directory), "task": kept,
+    print(json.dumps({"address": address, "directory": str(guardian.directory), "task": kept,
                       "server": forkserver._forkserver._forkserver_address, "changed": changed}), flush=True)
     sys.stdin.readline()
     util._run_finalizers()  # its directory is still there to be removed

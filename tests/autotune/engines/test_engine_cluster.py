@@ -19,7 +19,7 @@ from autotune.system.telemetry import hardware
 def listens():
     return any(thread.name == "ray_listen_error_messages" for thread in threading.enumerate())
 
-with scratch.private() as place, engine_cluster.private_cluster(hardware(), place.guardian, print):
+with scratch.private() as guardian, engine_cluster.private_cluster(hardware(), guardian, print):
     deadline = time.monotonic() + 30
     while listens() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -35,14 +35,14 @@ open(sys.argv[1] + ".tmp", "w").write(held.name)
 os.rename(sys.argv[1] + ".tmp", sys.argv[1])
 time.sleep(600)
 '''
-with scratch.private() as place:
-    told = place.guardian.directory / "told"
+with scratch.private() as guardian:
+    told = guardian.directory / "told"
     start = ["/bin/sh", "-c", '"$0" -c "$1" "$2" & ', sys.executable, daemon, str(told)]
-    with place.guardian.running(start, os.environ, lambda: None):
+    with guardian.running(start, os.environ, lambda: None):
         while not told.exists():
             time.sleep(0.01)
         shared = "/dev/shm/" + told.read_text()
-        print(json.dumps([str(place.guardian.directory), tempfile.mkdtemp(), shared]), flush=True)
+        print(json.dumps([str(guardian.directory), tempfile.mkdtemp(), shared]), flush=True)
         sys.stdin.readline()
 """
 
@@ -144,8 +144,8 @@ def test_directories_in_use_or_of_other_users_are_left_alone(driver: Driver, tmp
 
 def test_the_previous_temporary_directory_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = tempfile.gettempdir()
-    with scratch.private() as place:
-        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(place.guardian.directory)
+    with scratch.private() as guardian:
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(guardian.directory)
     assert tempfile.gettempdir() == os.environ["TMPDIR"] == before
     monkeypatch.delenv("TMPDIR")
     with scratch.private():
@@ -158,22 +158,22 @@ def test_a_name_too_long_for_sockets_is_not_taken(tmp_path: Path, monkeypatch: p
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
     tempfile.tempdir = None
-    with scratch.private() as place:
-        assert place.guardian.directory.parent == Path("/tmp")
-        assert stat.S_IMODE(place.guardian.directory.stat().st_mode) == 0o700
-    assert not place.guardian.directory.exists()
+    with scratch.private() as guardian:
+        assert guardian.directory.parent == Path("/tmp")
+        assert stat.S_IMODE(guardian.directory.stat().st_mode) == 0o700
+    assert not guardian.directory.exists()
 
 
 def test_a_failed_start_has_its_reason_and_the_next_one_runs() -> None:
-    with scratch.private() as place:
+    with scratch.private() as guardian:
         fails = ["/bin/sh", "-c", "echo first; echo 'it is broken'; exit 3"]
         with (
             pytest.raises(StartError, match="it is broken"),
-            place.guardian.running(fails, os.environ, lambda: None),
+            guardian.running(fails, os.environ, lambda: None),
         ):
             raise AssertionError("it must not get here")
-        ran = place.guardian.directory / "ran"
-        with place.guardian.running(["/bin/sh", "-c", f"touch {ran}"], os.environ, lambda: None):
+        ran = guardian.directory / "ran"
+        with guardian.running(["/bin/sh", "-c", f"touch {ran}"], os.environ, lambda: None):
             assert ran.exists()
 
 
@@ -188,7 +188,7 @@ def lost():
     told.set()
 
 start = [sys.executable, "-c", "import subprocess; subprocess.Popen(['sleep', '0.5'])"]
-with scratch.private() as place, place.guardian.running(start, os.environ, lost):
+with scratch.private() as guardian, guardian.running(start, os.environ, lost):
     assert told.wait(120)
     own.wait(120)
 print(seen, own.returncode is None)
