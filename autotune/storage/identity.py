@@ -72,11 +72,6 @@ def read_verdict(place: TrialDir) -> tuple[Outcome, Measurement] | None:
     return (verdict.outcome, verdict.measurement) if verdict else None
 
 
-def holds_another(place: TrialDir, identity: TrialIdentity) -> bool:
-    """Returns True if `place` has files that may belong to a trial with another identity."""
-    return place.root.is_dir() and any(place.root.iterdir()) and read_identity(place) != identity
-
-
 def set_aside(path: Path) -> Path:
     """Renames `path` to the first unused `path.aside-N`; returns the new path."""
     names = (path.with_name(f"{path.name}{ASIDE}{n}") for n in range(1, 10**6))

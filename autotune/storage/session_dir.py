@@ -38,7 +38,7 @@ class SessionDir:
         return ComparisonDir(self.root / "comparison")
 
     def model_dir(self, label: str) -> ModelDir:
-        return self.comparison.model(label)
+        return ModelDir(self.comparison.root / label)
 
     def training_dir(self, number: int | None) -> TrainingDir:
         """Returns the default directory of a whole training of trial `number`; None: of the winner."""

@@ -108,7 +108,8 @@ class StoredSession(SessionDir):
     def clear(self, trial: Trial) -> str | None:
         """Renames the directory in which `trial` will run if another trial used it; returns a note on it."""
         place = self.trial_dir(trial.number)
-        if not identity.holds_another(place, self.identity_of(trial)):
+        has_files = place.root.is_dir() and any(place.root.iterdir())
+        if not has_files or self._owns(place, trial):
             return None
         aside = identity.set_aside(place.root)
         return f"{place.root} may not belong to trial {trial.number}, so it is set aside as {aside.name}"

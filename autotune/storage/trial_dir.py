@@ -63,9 +63,6 @@ class ComparisonDir:
 
     goal_file = PathEntry("goal.json")  # the quality that a model has to keep, if the user named one
 
-    def model(self, name: str) -> ModelDir:
-        return ModelDir(self.root / name)
-
     @property
     def models(self) -> list[ModelDir]:
         """The existing models, without those set aside."""
