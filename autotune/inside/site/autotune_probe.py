@@ -19,6 +19,7 @@ import autotune_scores
 import autotune_wire
 from autotune_imports import After, replace
 from autotune_options import SCALARS, flat
+from autotune_scores import numbers
 from autotune_steps import Steps
 
 _FIRST = 6  # steps whose loss is read, and whose modules are looked at
@@ -40,7 +41,7 @@ def arm(after: After) -> None:
     after.do("omegaconf.omegaconf", functools.partial(autotune_options.note_omegaconf, notes.write))
     after.do("click.core", functools.partial(autotune_options.note_click, notes.write))
     autotune_scores.listen(
-        after, lambda kind, place, values: notes.write({"logged": [kind, place, _numbers(values)]})
+        after, lambda kind, place, values: notes.write({"logged": [kind, place, numbers(values)]})
     )
 
 
@@ -58,16 +59,6 @@ class _Notes:
         with self._lock:
             self._file.write(json.dumps(note, default=str) + "\n")
             self._file.flush()
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    numbers = {}
-    for name, value in values.items():
-        try:
-            numbers[name] = float(value)
-        except (TypeError, ValueError):  # an image or a table
-            continue
-    return numbers
 
 
 def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
@@ -90,7 +81,7 @@ def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None
 
         class OfTransformers(module.TrainerCallback):  # type: ignore[misc]
             def on_evaluate(self, *_: Any, metrics: Mapping[str, Any] | None = None, **__: Any) -> None:
-                notes.write({"logged": ["reported", "", _numbers(metrics or {})]})
+                notes.write({"logged": ["reported", "", numbers(metrics or {})]})
 
         trainer.add_callback(OfTransformers())
         return
@@ -99,7 +90,7 @@ def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None
     class OfLightning(base):  # type: ignore[misc, valid-type]
         def on_validation_end(self, trainer: Any, *_: Any) -> None:
             if not trainer.sanity_checking:
-                notes.write({"logged": ["reported", "", _numbers(trainer.callback_metrics)]})
+                notes.write({"logged": ["reported", "", numbers(trainer.callback_metrics)]})
 
     trainer.callbacks.append(OfLightning())
 

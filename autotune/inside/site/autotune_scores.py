@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, Tuple  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple  # noqa: UP035 - for Python 3.8
 
 import autotune_wire
 from autotune_imports import After, replace
@@ -30,12 +30,18 @@ def listen(after: After, heard: Callable[[str, str, dict[str, Any]], None]) -> N
 
 def tell(wire: autotune_wire.Wire, names: frozenset[str], _: str, place: str, values: dict[str, Any]) -> None:
     """Reports numbers that are logged under one of the `names`."""
-    numbers = {}
-    for name in names & values.keys():
+    scores = numbers({name: values[name] for name in names & values.keys()})
+    if scores and not autotune_wire.rank():
+        wire.tell({"logged": {"scores": scores, "place": os.path.abspath(place)}})  # noqa: PTH100 - of a text
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """Returns those of the logged values that are numbers."""
+    found = {}
+    for name, value in values.items():
         with suppress(Exception):  # an image or a table
-            numbers[name] = float(values[name])
-    if numbers and not autotune_wire.rank():
-        wire.tell({"logged": {"scores": numbers, "place": os.path.abspath(place)}})  # noqa: PTH100 - of a text
+            found[name] = float(value)
+    return found
 
 
 def _of_summary(writer: Any, summary: Any, *_: Any, **__: Any) -> Logged:
