@@ -54,9 +54,11 @@ class Torch:
 
     version: str
     cuda: str | None
+    kernels: Sequence[str] = ()
     triton: bool = False
     devices: Sequence[Mapping[str, Any]] = ()
     fault: str | None = None
+    cudnn: int | None = None
 
     @property
     def build(self) -> str:

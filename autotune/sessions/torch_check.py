@@ -31,10 +31,19 @@ def facts() -> dict[str, Any]:
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
+        "cudnn": _cudnn_version(),
+        "kernels": torch.cuda.get_arch_list(),
         "fault": fault,
         "devices": devices,
         "triton": bool(devices) and _why_not(partial(importlib.import_module, "triton")) is None,
     }
+
+
+def _cudnn_version() -> int | None:
+    """Returns cuDNN's version; None if it does not support all GPUs, even if some can compute."""
+    with suppress(RuntimeError):
+        return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
+    return None
 
 
 def _device(index: int) -> dict[str, Any]:

@@ -26,13 +26,13 @@ def devices_agree(bench: Bench) -> Iterator[Found]:
 
 def judge_look(look: Look, bench: Bench) -> Iterator[Found]:
     """Judges torch's view of the devices."""
-    known = bench.hardware.gpus
-    if not isinstance(look.torch, Torch):
-        yield Found("NVML and torch agree", False, look.torch.what)
+    known, torch = bench.hardware.gpus, look.torch
+    if not isinstance(torch, Torch):
+        yield Found("NVML and torch agree", False, torch.what)
         return
     wrong = verdicts.differences(look.verdicts)
     detail = "; ".join(wrong) or f"{len(known)} GPUs, their memory and compute capability"
-    build = {name: getattr(look.torch, name) for name in ("version", "cuda", "cudnn", "kernels")}
+    build = {"version": torch.version, "cuda": torch.cuda, "cudnn": torch.cudnn, "kernels": torch.kernels}
     yield Found("NVML and torch agree", not wrong, detail, build)
     machine = gpus.machine(bench.hardware, look)
     for precision in _COMPUTED:

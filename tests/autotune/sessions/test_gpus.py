@@ -55,7 +55,8 @@ def torch_of(environment, fails=None, **changed):
         {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
         for gpu in sitecustomize.shown(environment)
     ]
-    return Torch(**{"version": "2.13.0", "cuda": "13.0", "devices": seen} | changed)
+    kernels = ("sm_75", "sm_80", "sm_86", "sm_90", "compute_120")
+    return Torch(**{"version": "2.13.0", "cuda": "13.0", "kernels": kernels, "devices": seen} | changed)
 
 
 def failed(gpu):
@@ -281,7 +282,7 @@ def test_numbers_are_those_of_nvidia_smi_in_any_order(machine):
 def test_devices_are_distinguished_by_their_uuids(machine):
     machine(RTX, A100)
     seen = torch_of(os.environ)
-    turned = Torch(seen.version, seen.cuda, devices=seen.devices[::-1])
+    turned = Torch(seen.version, seen.cuda, seen.kernels, devices=seen.devices[::-1])
     known = telemetry.hardware().gpus
     assert [one["name"] for _, one in gpus.pair_by_uuid(known, turned)] == [RTX.name, A100.name]
     of_one = Torch("2.13.0", "13.0", devices=seen.devices[1:])
@@ -334,7 +335,7 @@ def test_torch_checks_every_device(fake_gpus):
     ]
     assert set(told.devices[0]["fails"].values()) == {NO_KERNELS.splitlines()[0]}
     assert told.devices[1]["fails"] == {}
-    assert (told.cuda, told.fault) == ("13.0", None)
+    assert (told.cuda, told.fault, told.kernels[0]) == ("13.0", None, "sm_75")
 
 
 def test_a_torch_that_cannot_be_imported_has_a_reason(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from autotune.__main__ import main
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.sessions.gpus import Fault, Look
+from autotune.sessions.gpus import Fault, Look, Torch
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from lab.__main__ import app
@@ -80,6 +80,12 @@ def test_without_a_gpu_it_is_one_line(capsys, monkeypatch):
 def test_torch_that_does_not_start_agrees_with_nothing():
     (found,) = of_machine.judge_look(Look(Fault("`import torch` fails: no room", "")), bench())
     assert (found.ok, found.detail) == (False, "`import torch` fails: no room")
+
+
+def test_the_build_of_torch_is_among_the_figures():
+    build = {"version": "2.13.0", "cuda": "13.0", "cudnn": 91000, "kernels": ("sm_80",)}
+    first, *_ = of_machine.judge_look(Look(Torch(**build)), bench())
+    assert (first.ok, first.figures) == (True, build)
 
 
 def test_an_exclusive_gpu_is_not_shared():
