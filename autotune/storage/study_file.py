@@ -52,11 +52,8 @@ class SearchPlan:
         return None if self.time_s is None else max(0.0, self.time_s - self.spent_s)
 
 
-_PLAN, _TRIAL, _PASSED_OVER = (
-    TypeAdapter(SearchPlan),
-    TypeAdapter(Trial),
-    TypeAdapter(list[RejectedSuggestion]),
-)
+_PLAN, _TRIAL = TypeAdapter(SearchPlan), TypeAdapter(Trial)
+_PASSED_OVER = TypeAdapter(list[RejectedSuggestion])
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,8 @@ class _Feed:
         self._iterated: _Iterated | None = None  # iteration that gave the last batch
         self._left = 0  # unused batches when a step last drew new ones
         self._growths: list[int] = []  # of `_left`, from one such step to the next
-        self._depth: int | None = (
-            None  # batches fetched ahead by a loop that trains on several per pass; None: one per pass
-        )
+        # Batches fetched ahead by a loop that trains on several per pass; None: one per pass.
+        self._depth: int | None = None
 
     def give(self, iterator: Any, batch: Seen) -> None:
         """Adds a batch; drops those of an earlier iterator if no backward pass followed them."""

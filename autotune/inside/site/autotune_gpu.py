@@ -6,10 +6,8 @@ import sys
 import time
 from typing import Any, Iterable  # noqa: UP035 - for Python 3.8
 
-_WAIT_EVERY_S, _WAIT_EVERY = (
-    0.5,
-    16,
-)  # seconds and steps: within half a second, many short steps may be queued
+# Seconds, and steps: many short ones may be queued within half a second.
+_WAIT_EVERY_S, _WAIT_EVERY = 0.5, 16
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 

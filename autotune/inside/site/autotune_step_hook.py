@@ -96,10 +96,8 @@ class Teller:
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.busiest), autotune_gpu.Pace()
         self.steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
-        self._worker_info, self._map_kind = (
-            torch.utils.data.get_worker_info,
-            torch.utils.data.dataloader._DatasetKind.Map,
-        )
+        self._worker_info = torch.utils.data.get_worker_info
+        self._map_kind = torch.utils.data.dataloader._DatasetKind.Map
         self._is_in_backward = self._has_told = self._is_mute = False
         self._scaler: Any = None
         self._note = ""  # a doubt about the steps, for the user

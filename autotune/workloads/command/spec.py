@@ -145,7 +145,6 @@ class Spec(BaseModel):
         None,
         description="`hook`: the tuner sets the seed from outside, as for a script that takes none",
     )
-
     view: bool = Field(
         False,
         description="trials run in a view of the directory, with copies of small files and links to large "

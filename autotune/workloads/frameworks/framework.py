@@ -11,8 +11,6 @@ from autotune.workloads.command import line
 
 # `(settings, samples, evaluations, quality)` of a trial -> further settings, by the tuner's names.
 ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
-
-
 # Translates a value of the tuner into values by path in a file; None: the framework cannot express it.
 Says = Callable[[Any], Mapping[str, Any] | None]
 
@@ -45,9 +43,8 @@ class Framework:
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[KnownSetting, ...] = ()
     units: tuple[str, ...] = ("samples",)  # units of work in which evaluations can be scheduled
-    other_roles: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # alternatives to paths in `roles`
+    # Alternatives to paths in `roles`.
+    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     for_trial: ForTrial = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
     builds: bool = True  # `autotune_KIND.train` trains what a function has built
