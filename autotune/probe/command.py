@@ -13,7 +13,7 @@ from autotune.probe.durations import ShortTraining
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.proposal import ProbeResult
-from autotune.probe.runs import CommandLine, Prober
+from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.probe.watching import Watched
 
@@ -180,29 +180,22 @@ class _Trier:
         """The roles of the settings that showed an effect."""
         return {one.role for one in self.effective}
 
-    def run(self, candidates: Sequence[Candidate], line: CommandLine | None = None) -> Watched:
-        """Runs some steps with the tried value of each candidate."""
-        tried = ", ".join(f"{one.option.name} {one.value}" for one in candidates)
-        self.prober.say(f"Trying {tried} ...")
-        line = (line or self.prober.line).trying(candidates)
-        return self.prober.run(line, effects.after_steps(_STEPS), _TRIED_S)
-
     def together(self, candidates: Sequence[Candidate]) -> None:
         """Tries in one run all settings whose effects can be told apart, and the others one by one."""
         apart = [one for one in candidates if effects.is_told_apart(one)]
-        shown = self._shown(apart, self.seen, self.run(apart)) if apart else []
+        shown = self._try(apart) if apart else []
         singly = [one for one in candidates if one not in shown]
         if len(apart) == 1:
             singly = [one for one in singly if one not in apart]
         for one in singly:
-            shown += self._shown([one], self.seen, self.run([one]))
+            shown += self._try([one])
         self._note(candidates, shown)
 
     def again(self, short: ShortTraining) -> None:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == settings.LEARNING_RATE]
         for one in left:
-            if self._shown([one], short.seen, self.run([one], short.line)):
+            if self._try([one], short):
                 self._without.remove(one)
                 self.lines.remove(_result(one, has_effect=False))
                 self._note([one], [one])
@@ -212,9 +205,13 @@ class _Trier:
         apart = [one for one in candidates if effects.is_told_apart(one)]
         for tried in (apart, *([one] for one in candidates if one not in apart)):
             if tried:
-                self._note(tried, self._shown(tried, self.seen, self.run(tried)))
+                self._note(tried, self._try(tried))
 
-    def _shown(self, tried: Sequence[Candidate], before: Watched, after: Watched) -> list[Candidate]:
+    def _try(self, tried: Sequence[Candidate], short: ShortTraining | None = None) -> list[Candidate]:
+        """Runs some steps with the tried values; returns the candidates that showed an effect."""
+        self.prober.say(f"Trying {', '.join(f'{one.option.name} {one.value}' for one in tried)} ...")
+        line, before = (short.line, short.seen) if short else (self.prober.line, self.seen)
+        after = self.prober.run(line.trying(tried), effects.after_steps(_STEPS), _TRIED_S)
         is_alone = len(tried) == 1
         return [one for one in tried if effects.shows(one, before, after, is_alone=is_alone)]
 
