@@ -21,9 +21,6 @@ _LEAST_DRIFT = 0.05  # of the speed, assumed until some settings have run twice
 _CLEARLY = 1.2  # times as fast as the baseline: worth confirming
 _BASELINE_RUNS = 3  # needed for a claim about quality
 _PATIENCE = 4  # settings in a row that are no better: benchmarks/bench_lengths.py confirms more than with 8
-# With a target, runs of the quickest settings, and the standard errors by which few runs are favoured:
-# benchmarks/bench_search.py finds fewer wrong winners than without.
-_RUNS_TO_LEAD, _OPTIMISM = 4, 0.5
 _RACE_S, _RACE_TRIALS = 60.0, 4  # a race takes a minute, or less if trials are short
 
 
@@ -109,28 +106,33 @@ def next_step(history: History) -> Proposal | None:
 
 
 def _quickest_again(history: History) -> Proposal | None:
-    """Returns another run of the settings that seem to reach the target first; None if these have run enough.
+    """Returns another run of the settings that may reach the target first; None once they are clear enough.
 
     The samples to a target vary between seeds, so the quickest of many single runs is mostly a lucky one.
+    They are clear if no other computation may be as quick, by a standard error of both, and at the latest
+    after the budget's `repeats`.
     """
     if history.space.objective.target is None:
         return None
-    ruled_out = {trial.number for trial, _ in refuted(history)}
-    candidates = [t for t in history.better if t.number not in ruled_out]
-    quickest = min(candidates, key=lambda t: _optimistic_s(t, history), default=None)
-    if quickest is None:
+    needs, ruled_out = history.to_target, {trial.number for trial, _ in refuted(history)}
+    candidates = [t for t in history.better if t.number not in ruled_out and needs.seconds(t)]
+    if not candidates:
         return None
+    quickest = min(candidates, key=lambda t: _seconds_off(t, history, -1))
+    others = [t for t in candidates if needs.computation(t) != needs.computation(quickest)]
+    most_s = _seconds_off(quickest, history, +1)
     running = sum(t.outcome is None for t in history.repeats_of(quickest.number))
-    if len(history.to_target.runs(quickest)) + running >= min(_RUNS_TO_LEAD, history.space.budget.repeats):
+    is_enough = len(needs.runs(quickest)) + running >= history.space.budget.repeats
+    if is_enough or all(_seconds_off(t, history, -1) > most_s for t in others):
         return None
     return Proposal(quickest.config, next_seed_of(quickest.number, history))
 
 
-def _optimistic_s(trial: Trial, history: History) -> float:
-    """Returns the seconds to the target, less a part of their standard error: few runs say little."""
+def _seconds_off(trial: Trial, history: History, errors: int) -> float:
+    """Returns a trial's seconds to the target, moved by so many standard errors."""
     needs = history.to_target
-    seconds, runs = needs.seconds(trial), needs.runs(trial)
-    return seconds * math.exp(-_OPTIMISM * needs.scatter / math.sqrt(len(runs))) if seconds else math.inf
+    error = needs.scatter / math.sqrt(len(needs.runs(trial)))
+    return (needs.seconds(trial) or 0.0) * math.exp(errors * error)
 
 
 def _tested(standing: Sequence[Trial], history: History) -> list[Trial]:

@@ -122,7 +122,7 @@ class ToTarget:
         """Returns the samples of each run that computes the same as `trial`; none if `trial` missed it."""
         if self._target is None or objective.samples_to(trial, self._target) is None:
             return []
-        return self._groups[self._computation_key(trial)]
+        return self._groups[self.computation(trial)]
 
     @cached_property
     def _groups(self) -> dict[tuple[Key, str], list[float]]:
@@ -131,9 +131,9 @@ class ToTarget:
         for trial in self._trials:
             if self._target is not None and trial.completed and trial.measurement.curve:
                 samples = objective.samples_to(trial, self._target) or trial.measurement.curve[-1].samples
-                groups[self._computation_key(trial)].append(samples)
+                groups[self.computation(trial)].append(samples)
         return groups
 
-    def _computation_key(self, trial: Trial) -> tuple[Key, str]:
+    def computation(self, trial: Trial) -> tuple[Key, str]:
         """Returns a key of a trial's code and of its settings that change the result."""
         return trial.key_without(self._space.known.same_quality), trial.measurement.origin[1]

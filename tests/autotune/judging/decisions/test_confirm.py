@@ -225,11 +225,11 @@ def reads_of(needs, every=100):
     return lambda repeat: curves[repeat.of]
 
 
-def test_with_a_target_the_first_to_reach_it_runs_again_and_races(trials, aimed, play):
+def test_with_a_target_the_first_to_reach_it_is_raced(aimed, play):
     """Trial 3 has the highest throughput, but needs too many samples."""
     goal, known = aimed({0: 1000, 1: 1000, 2: 800, 3: 4000})
     played = play(known, goal, WON, reads_of({0: 1000, 2: 800}))
-    assert steps(played)[:3] == [2, 2, (0, 2)]
+    assert steps(played)[0] == (0, 2), "it is clearly the first"
     trial, claim = confirm.confirmed(History(played, goal))
     assert trial.number == 2
     assert claim.factor.value == pytest.approx(2.0 * 1000 / 800, rel=0.01)
@@ -240,9 +240,9 @@ def test_with_a_target_the_first_to_reach_it_runs_again_and_races(trials, aimed,
 
 def test_the_quickest_of_single_runs_may_be_a_lucky_one(aimed, play):
     """Trial 2 needed few samples once; run again, it needs more time than trial 3."""
-    goal, known = aimed({0: 3000, 1: 3000, 2: 600, 3: 1200})
-    played = play(known, goal, WON, reads_of({0: 3000, 2: 1800, 3: 1200}))
-    assert steps(played)[:4] == [2, 3, 3, (0, 3)]
+    goal, known = aimed({0: 3000, 1: 3000, 2: 600, 3: 1000})
+    played = play(known, goal, WON, reads_of({0: 3000, 2: 1800, 3: 1000}))
+    assert steps(played)[:2] == [2, (0, 3)]
     assert confirm.confirmed(History(played, goal))[0].number == 3
 
 
