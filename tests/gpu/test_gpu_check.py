@@ -78,6 +78,6 @@ def test_what_the_fakes_carry_holds_and_the_rest_says_why_not(checked, tmp_path)
     assert "figures of one are not compared with those of another" in note
     assert len(lines) == len(found) + 1
     assert all(text.startswith(("yes", "no ", "not asked")) for text in lines[:-1])
-    assert {one["workload"] for one in json.loads(written)["trials"]} >= {"r2gen", "command"}
+    assert {one["workload"] for one in json.loads(written)["trials"]} >= {"r2gen.train:fit", "command"}
     for private in (KEY, str(tmp_path), socket.gethostname(), FakeGpu().uuid(0)):
         assert private not in written
