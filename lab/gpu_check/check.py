@@ -4,6 +4,7 @@ import json
 import math
 import os
 import platform
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from lab.gpu_check.verdicts import Found
 MOST_S = 600.0
 _PACKAGES = ("autotune-r2gen", "torch", "triton", "torchao", "nvidia-ml-py", "ray")
 _VARIABLES = ("CUDA_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")  # that decide how torch runs
+_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{4,}[0-9a-f-]*")  # in CUDA_VISIBLE_DEVICES
 _SHORTEST_HOST = 3  # letters: a shorter host name also occurs within other words
 _NAME_WIDTH, _WORD_WIDTH = 42, 10
 
@@ -135,12 +137,12 @@ def _version(package: str) -> str | None:
 
 
 def _without_place(value: Any) -> Any:
-    """Replaces the names of the machine and of the working directory."""
+    """Replaces the names of the machine, its GPUs' UUIDs, and the working directory."""
     here, host = str(Path.cwd()), socket.gethostname()
     names = {here: "(here)", **({host: "(host)"} if len(host) >= _SHORTEST_HOST else {})}
     for name, instead in names.items():
         value = secrecy.each_text(value, partial(_replaced, name, instead))
-    return value
+    return secrecy.each_text(value, partial(_UUID.sub, r"\1-(hidden)"))
 
 
 def _replaced(name: str, instead: str, text: str) -> str:

@@ -61,7 +61,9 @@ def test_the_file_says_why_trials_failed_and_how_torch_was_told_to_run(tmp_path,
     failed = [{"ending": "failed (error)", "log": last_lines(tmp_path / "log")}]
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setenv("CUDA_TOKEN", "0123456789abcdef")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106,MIG-a1b2c3d4")
     told = json.loads(check.to_json(ON_A100, [], 1.0, failed=failed))
+    assert told["machine"]["environment"]["CUDA_VISIBLE_DEVICES"] == "GPU-(hidden),MIG-(hidden)"
     assert told["failed_trials"][0]["log"] == ["1"] * 39 + [" [31mCUDA error: \ufffd"]
     assert told["machine"]["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert told["machine"]["environment"]["CUDA_TOKEN"] == "(hidden)"
