@@ -70,16 +70,16 @@ def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any
     """Yields the path and value of every leaf and of every argument in a text; a YAML alias only once."""
     if not isinstance(values, Mapping | list | tuple):
         yield name, values
-        yield from _arguments(name, str(values))
+        yield from _arguments(name, _text(values))
     elif id(values) not in seen:
         seen.add(id(values))
         items = values.items() if isinstance(values, Mapping) else [("", value) for value in values]
         if not isinstance(values, Mapping):
             yield from _arguments(
-                name, " ".join(str(v) for v in values if not isinstance(v, Mapping | list | tuple))
+                name, " ".join(_text(v) for v in values if not isinstance(v, Mapping | list | tuple))
             )
         for key, value in items:
-            yield from _settings(value, f"{name}.{key}" if key != "" else name, seen)
+            yield from _settings(value, f"{name}.{_text(key)}" if key != "" else name, seen)
 
 
 def _arguments(name: str, text: str) -> Iterator[tuple[str, str]]:
@@ -93,12 +93,20 @@ def _is_key(path: str, value: Any) -> bool:
         return True
     if value is None or isinstance(value, bool):
         return False
-    text = str(value)
+    text = _text(value)
     if isinstance(value, str | bytes) and (_WHOLE_KEY.fullmatch(text) or any(_in_text(text))):
         return True
     if _NO_SECRET.fullmatch(text) or _PATH.fullmatch(text):
         return False
     return any(form.fullmatch(text) for name in names for form, _ in _forms(name))
+
+
+def _text(value: Any) -> str:
+    """Returns `value` as text; nothing of an integer with more digits than Python writes, which is no key."""
+    try:
+        return str(value)
+    except ValueError:
+        return ""
 
 
 def _forms(name: str) -> Iterator[tuple[re.Pattern[str], re.Pattern[str]]]:

@@ -111,3 +111,7 @@ def test_a_bearer_header_is_hidden() -> None:
 )
 def test_ordinary_arguments_are_not_taken_for_keys(text: str) -> None:
     secrecy.refuse_secrets({"run": text, "words": text.split()}, "test")
+
+
+def test_an_integer_that_python_does_not_write_is_no_key() -> None:
+    secrecy.refuse_secrets({"steps": 10**5000, "list": [10**5000], "more": {10**5000: 1}}, "test")
