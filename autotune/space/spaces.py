@@ -29,6 +29,16 @@ def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
     )
 
 
+def _text(loader: _Loader, node: yaml.Node) -> str:
+    text = loader.construct_yaml_str(node)
+    if "\0" in text:
+        raise yaml.constructor.ConstructorError(
+            problem="text may not hold the character NUL,", problem_mark=node.start_mark
+        )
+    return text
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _text)
 for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse)
 

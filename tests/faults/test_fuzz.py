@@ -479,6 +479,7 @@ DIGITS, LONG = "9" * 5000, "x" * 5000
     ("extra", "said"),
     [
         ("!!set {a, b}", "got !!set, which quotes turn into text, in line 2, column 10"),
+        ('"a\\0b"', "text may not hold the character NUL, in line 2, column 10"),
         ("!!binary aGk=", "got !!binary"),
         ("2026-01-01", "got !!timestamp"),
         (
