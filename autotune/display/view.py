@@ -272,15 +272,21 @@ def confirmation(claim: Claim, history: History) -> str:
         seeds = words.plural(claim.seeds, "seed")
         return f"Confirmed: {_reaches(claim.factor, goal)} ({sure}; {seeds}{while_busy})"
     trials = history.trial(claim.number), history.trial(0)
+    speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){_times(trials, history)}"
+    return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
+
+
+def _times(trials: Sequence[Trial], history: History) -> str:
+    """Returns the times behind a factor of two trials: of whole runs, or else of their training alone."""
+    counts = history.space.objective.counts_evaluations
+    runs = [units.format_seconds(each) for trial in trials if (each := history.run_s(trial))]
+    if len(runs) == len(trials):
+        left_out, them = ("start-up", "it") if counts else ("start-up and evaluations", "them")
+        return f" without {left_out}; with {them}, a run takes {runs[0]} instead of {runs[1]}"
     seconds, are_counted = overhead.trainings_s(history, *trials)
     took = list(map(units.format_seconds, seconds))
-    is_part = are_counted and not goal.counts_evaluations  # of these times, but not of the factor
-    joint = " without evaluations; with them" if is_part else ""
-    training = f"{joint}, {took[0]} of training instead of {took[1]}" if took else ""
-    runs = [units.format_seconds(each) for trial in trials if (each := history.run_s(trial))]
-    whole = f"; from start to end, a run took {runs[0]} instead of {runs[1]}" if len(runs) == 2 else ""
-    speed = f"Confirmed: {speedup(claim.factor)} ({sure}{while_busy}){training}{whole}"
-    return f"{speed}. {final_qualities(claim, history)}" if claim.seeds else speed
+    joint = " without evaluations; with them" if are_counted and not counts else ""
+    return f"{joint}, {took[0]} of training instead of {took[1]}" if took else ""
 
 
 def final_qualities(claim: Claim, history: History) -> str:

@@ -158,7 +158,7 @@ def _kinds(report: SessionReport) -> list[_Kind]:
         _Kind("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
         _Kind("Pauses", pauses, lambda s: s.pause_share or None, words.share),
         _Kind(_WHOLE, length, _whole_s, words.duration),
-        _Kind(_RUN, "from start to end, median", lambda s: s.run_s, words.duration),
+        _Kind(_RUN, "from start to end, about", lambda s: s.run_s, words.duration),
         _Kind(_ELECTRICITY, electricity, lambda s: s.cost.kwh if s.cost else None, words.kilowatt_hours),
     ]
     if prices := result.prices:

@@ -51,7 +51,7 @@ class Side:
     mfu: float | None = None  # HFU: share of the device's peak FLOP/s that all operations use
     cost: Cost | None = None  # of the full training
     planned: int | None = None  # samples of its training; None if trainings end at a target
-    run_s: float | None = None  # of its runs from start to end; None if trials are not whole trainings
+    run_s: float | None = None  # of a run from start to end, median; None if trials are not whole trainings
 
 
 @dataclass(frozen=True)

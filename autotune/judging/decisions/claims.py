@@ -131,7 +131,7 @@ def _refute_slow_start(claimed: Claim, history: History) -> Claim:
     if not claimed.holds or ours_s is None or theirs_s is None or ours_s < theirs_s:
         return claimed
     ours, theirs = map(units.format_seconds, (ours_s, theirs_s))
-    return replace(claimed, holds=False, why_not=f"from start to end, a run took {ours} instead of {theirs}")
+    return replace(claimed, holds=False, why_not=f"from start to end, a run takes {ours} instead of {theirs}")
 
 
 def _runs(finalist: Trial, history: History) -> _Runs:

@@ -68,18 +68,26 @@ class TrialLog:
     def run_s(self, trial: Trial) -> float | None:
         """Returns the median seconds of whole runs with a trial's settings, from process start to end.
 
-        None if trials are not whole trainings. Runs beside other trials do not count, and neither do
-        interrupted ones, whose `seconds` begin with their last start.
+        The evaluations that the training has beyond a run's own are added. None if trials are not whole
+        trainings. Runs beside other trials do not count, and neither do interrupted ones, whose `seconds`
+        begin with their last start.
         """
         if not planning.is_wanted(self.space):
             return None
         whole = [
-            run.seconds
+            run.seconds + self._missing_evaluations_s(run)
             for run in self.runs_of(trial.original)
             if not run.measurement.shared
             and run.seconds >= max((point.seconds for point in run.measurement.curve), default=0.0)
         ]
         return statistics.median(whole) if whole else None
+
+    def _missing_evaluations_s(self, run: Trial) -> float:
+        measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
+        if every is None or measured.outside.evaluation_s is None:
+            return 0.0
+        missing = self.space.samples(run.config) / every - len(measured.curve)
+        return max(0.0, missing) * measured.outside.evaluation_s
 
     def repeats_of(self, number: int) -> Sequence[Trial]:
         """Returns the repeats of trial `number`, running ones included."""

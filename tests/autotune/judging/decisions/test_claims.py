@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Evaluation
+from autotune.core.measurement import Evaluation, Outside
 from autotune.core.trial import Outcome, Repeat, Status
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
@@ -113,7 +113,7 @@ def test_a_slow_start_can_cancel_faster_steps(raced, planned):
     trials = trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 110.0})
     refuted = claims.claim(2, History(trials, planned))
     assert not refuted.holds
-    assert refuted.why_not == "from start to end, a run took 1m 50s instead of 1m 40s"
+    assert refuted.why_not == "from start to end, a run takes 1m 50s instead of 1m 40s"
 
 
 def test_runs_that_went_on_after_an_interruption_do_not_tell_how_long_one_takes(raced, planned):
@@ -121,6 +121,19 @@ def test_runs_that_went_on_after_an_interruption_do_not_tell_how_long_one_takes(
     last = trials[-1]
     curve = tuple(replace(point, seconds=95.0) for point in last.measurement.curve)
     trials[-1] = replace(last, seconds=3.0, measurement=replace(last.measurement, curve=curve))
+    assert History(trials, planned).run_s(trials[0]) == 100.0
+
+
+def test_evaluations_that_a_trial_leaves_out_are_part_of_a_run(raced, planned):
+    often = planned.model_copy(
+        update={"training": planned.training.model_copy(update={"samples_per_evaluation": 2_000})}
+    )
+    trials = [
+        replace(t, measurement=replace(t.measurement, outside=Outside(1, 3.0)))
+        for t in trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 50.0})
+    ]
+    count = len(trials[0].measurement.curve)
+    assert History(trials, often).run_s(trials[0]) == 100.0 + 3.0 * (10 - count)
     assert History(trials, planned).run_s(trials[0]) == 100.0
 
 
