@@ -187,9 +187,8 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 def _break_even(trial: Trial, history: History) -> list[str]:
     """Returns how many trainings, or how long a training, would pay off the trials; empty if none would."""
     spent_s = math.fsum(each.seconds for each in history.trials)
-    before_s, after_s = (history.run_s(each) or 0.0 for each in (history.trial(0), trial))
-    if not before_s or not after_s:  # a trial is a part of a training
-        before_s, after_s = overhead.trainings_s(history, history.trial(0), trial)[0] or (0.0, 0.0)
+    trials = history.trial(0), trial
+    before_s, after_s = history.runs_s(*trials) or overhead.trainings_s(history, *trials)[0] or (0.0, 0.0)
     if after_s >= before_s:
         return []
     saved_s = before_s - after_s
@@ -279,8 +278,7 @@ def confirmation(claim: Claim, history: History) -> str:
 def _times(trials: Sequence[Trial], history: History) -> str:
     """Returns the times behind a factor of two trials: of whole runs, or else of their training alone."""
     counts = history.space.objective.counts_evaluations
-    runs = [units.format_seconds(each) for trial in trials if (each := history.run_s(trial))]
-    if len(runs) == len(trials):
+    if runs := list(map(units.format_seconds, history.runs_s(*trials))):
         left_out, them = ("start-up", "it") if counts else ("start-up and evaluations", "them")
         return f" without {left_out}; with {them}, a run takes {runs[0]} instead of {runs[1]}"
     seconds, are_counted = overhead.trainings_s(history, *trials)

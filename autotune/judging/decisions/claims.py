@@ -127,10 +127,10 @@ def claim(number: int, history: History) -> Claim:
 
 def _refute_slow_start(claimed: Claim, history: History) -> Claim:
     """Returns `claimed`, refuted if a slow start, as by compiling, outweighs what the steps save."""
-    ours_s, theirs_s = (history.run_s(history.trial(number)) for number in (claimed.number, 0))
-    if not claimed.holds or ours_s is None or theirs_s is None or ours_s < theirs_s:
+    runs_s = history.runs_s(history.trial(claimed.number), history.trial(0))
+    if not claimed.holds or not runs_s or runs_s[0] < runs_s[1]:
         return claimed
-    ours, theirs = map(units.format_seconds, (ours_s, theirs_s))
+    ours, theirs = map(units.format_seconds, runs_s)
     return replace(claimed, holds=False, why_not=f"from start to end, a run takes {ours} instead of {theirs}")
 
 

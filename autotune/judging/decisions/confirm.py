@@ -118,18 +118,18 @@ def _quickest_again(history: History) -> Proposal | None:
     candidates = [t for t in history.better if t.number not in ruled_out and needs.seconds(t)]
     if not candidates:
         return None
-    quickest = min(candidates, key=lambda t: _seconds_off(t, history, -1))
+    quickest = min(candidates, key=lambda t: _bound_s(t, history, -1))
     others = [t for t in candidates if needs.computation(t) != needs.computation(quickest)]
-    most_s = _seconds_off(quickest, history, +1)
+    most_s = _bound_s(quickest, history, +1)
     running = sum(t.outcome is None for t in history.repeats_of(quickest.number))
     is_enough = len(needs.runs(quickest)) + running >= history.space.budget.repeats
-    if is_enough or all(_seconds_off(t, history, -1) > most_s for t in others):
+    if is_enough or all(_bound_s(t, history, -1) > most_s for t in others):
         return None
     return Proposal(quickest.config, next_seed_of(quickest.number, history))
 
 
-def _seconds_off(trial: Trial, history: History, errors: int) -> float:
-    """Returns a trial's seconds to the target, moved by so many standard errors."""
+def _bound_s(trial: Trial, history: History, errors: int) -> float:
+    """Returns a bound of a trial's seconds to the target: so many standard errors above the estimate."""
     needs = history.to_target
     error = needs.scatter / math.sqrt(len(needs.runs(trial)))
     return (needs.seconds(trial) or 0.0) * math.exp(errors * error)

@@ -82,6 +82,11 @@ class TrialLog:
         ]
         return statistics.median(whole) if whole else None
 
+    def runs_s(self, *trials: Trial) -> list[float]:
+        """Returns `run_s` of each trial; [] unless it is known for all of them."""
+        known = [seconds for trial in trials if (seconds := self.run_s(trial)) is not None]
+        return known if len(known) == len(trials) else []
+
     def _missing_evaluations_s(self, run: Trial) -> float:
         measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
         if every is None or measured.outside.evaluation_s is None:
