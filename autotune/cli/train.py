@@ -1,5 +1,6 @@
 """The command `train`, which runs a whole training."""
 
+import multiprocessing.util
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +56,12 @@ class TrainingToRun(NamedTuple):
 
 def train(target: str, asked: Trained) -> int:
     """Trains a session's winner, a space's baseline, or a trainer's config; returns the exit code."""
-    scratch.end_orphans()
+    multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
+    with scratch.private():
+        return _train(target, asked)
+
+
+def _train(target: str, asked: Trained) -> int:
     root = Path(target) if is_session(Path(target)) else None
     setup = _of_space(target, asked) if root is None else _of_session(root, asked)
     workdir = asked.workdir or _default(root, asked.trial)

@@ -4,7 +4,8 @@
 COMPILING = "is_compiling"  # something was compiled before this record
 QUEUED = "is_queued"  # the GPU still has work queued: the step ends later than its record comes
 STANDS_FOR = "stands_for"  # number of steps that this record counts for, as earlier ones were left out
-OWN = frozenset({COMPILING, QUEUED, STANDS_FOR})
+SUSPENDED = "suspended_s"  # seconds since the record before during which all processes were suspended
+OWN = frozenset({COMPILING, QUEUED, STANDS_FOR, SUSPENDED})
 
 NOTE = "note"  # a sentence for people about what is doubtful in the record
 TRAIN_LOSS = "train_loss"  # of a step

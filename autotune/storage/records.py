@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO, TypeVar
 
 from autotune.core import units
-from autotune.core.record_names import STANDS_FOR
+from autotune.core.record_names import STANDS_FOR, SUSPENDED
 from autotune.storage.trial_dir import TrialDir
 
 
@@ -50,7 +50,10 @@ def _is_record(record: object) -> bool:
 
 
 def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record."""
+    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record.
+
+    Time during which all processes were suspended does not count.
+    """
     attempts: list[tuple[float, float]] = []
     clock_s = 0.0
     for record in records:
@@ -58,6 +61,7 @@ def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float
             clock_s = record["clock_s"]
             attempts.append((record["attempt"], 0.0))
         elif attempts:
+            clock_s += units.number(record.get(SUSPENDED)) or 0.0
             attempts[-1] = (attempts[-1][0], record["at_s"] - clock_s)
     return attempts
 

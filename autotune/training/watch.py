@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.metric import Metric
-from autotune.core.record_names import COMPILING
+from autotune.core.record_names import COMPILING, SUSPENDED
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.display import view, words
 from autotune.judging.measurement import drift, trends
@@ -116,8 +116,8 @@ class Watch:
 class StepWindows:
     """Cuts the steps of a process into windows of `window_s` or a little more.
 
-    Evaluations, steps that compile, and the step after either belong to no window. Of steps without a record
-    of their own, only the time is known.
+    Evaluations, steps that compile or were suspended, and the step after them belong to no window. Of steps
+    without a record of their own, only the time is known.
     """
 
     def __init__(self, quality: str, window_s: float = _WINDOW_S) -> None:
@@ -127,7 +127,8 @@ class StepWindows:
 
     def add(self, record: Mapping[str, Any], telemetry: Mapping[str, float]) -> Window | None:
         """Adds a record; returns the window that it completes, if any."""
-        is_step = self._quality not in record and record.get(COMPILING) is not True
+        is_break = record.get(COMPILING) is True or SUSPENDED in record
+        is_step = self._quality not in record and not is_break
         before, self._before = self._before, record if is_step else None
         if not is_step or before is None or record["samples"] <= before["samples"]:
             return None

@@ -108,7 +108,7 @@ class Attempt:
         report = TrialReport(
             number=self._order.number,
             phase=self._progress.phase(time.monotonic() - self._heard_s),
-            elapsed_s=time.monotonic() - self._begun_s,
+            elapsed_s=time.monotonic() - self._begun_s - (self._child.suspended_s if self._child else 0.0),
             measurement=measured,
             records=_thin(records, self._order.metric.name),
             telemetry=self._telemetry.latest() if self._telemetry else {},

@@ -16,6 +16,7 @@ import psutil
 from pydantic import TypeAdapter
 
 from autotune.core import secrecy
+from autotune.core.record_names import SUSPENDED
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials import failures, family, runner
 from autotune.trials.fork_server import ForkServer
@@ -28,6 +29,8 @@ _STALL_STEPS = 10
 _STALL_GAPS = 3
 _STEPS_REMEMBERED = 100
 _STACK_S, _STACK_WAIT_S = 0.1, 1.0
+_LONG_S = 5.0  # a wait that outlasts its limit by this much may have been a suspension
+_COVERED = 0.9  # share of a suspension that the time before a record must cover
 _LAST_WORDS_BYTES = 65536
 # The pause between reads: waking up for every record would take time from the training. It grows with the
 # child's age, because a trial may be over in a second.
@@ -63,6 +66,8 @@ class Child:
         self._records: list[dict[str, Any]] = []
         self._begun_s = self._heard_s = time.monotonic()
         self._still_s = 0.0
+        self.suspended_s = 0.0  # so far
+        self._asleep = (0.0, 0.0)  # begin and end of the last time that this process may have been suspended
         self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
         self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
@@ -104,6 +109,18 @@ class Child:
             if not self._stopping:  # closing has a time limit of its own
                 self._end_standstill()
 
+    def _suspended_before(self, at_s: float) -> float:
+        """Returns for how long the workload was suspended, with this process, before its record at `at_s`.
+
+        It was not suspended if a record came meanwhile.
+        """
+        (begun_s, ended_s), since_s = self._asleep, self._yielded_s
+        if since_s is None or min(at_s, ended_s) - max(since_s, begun_s) <= _COVERED * (ended_s - begun_s):
+            return 0.0
+        self._asleep = (0.0, 0.0)
+        self.suspended_s += ended_s - begun_s
+        return ended_s - begun_s
+
     def _count_still(self, most_s: float) -> None:
         """Adds the time since the last call to the time without progress.
 
@@ -111,6 +128,8 @@ class Child:
         handling records counts too: otherwise a flood of records without progress would hide the standstill.
         """
         now_s = time.monotonic()
+        if now_s - self._heard_s > most_s + _LONG_S:
+            self._asleep = self._heard_s + most_s, now_s
         if not self._is_paused:
             self._still_s += min(now_s - self._heard_s, most_s)
         self._heard_s = now_s
@@ -130,7 +149,9 @@ class Child:
             record = secrecy.each_text(message, self._hide)
             if self._samples < 0:  # the first one
                 self._gpus.note(self.pid)
-            if self._yielded_s is not None:
+            if suspended_s := self._suspended_before(record["at_s"]):
+                record[SUSPENDED] = suspended_s
+            elif self._yielded_s is not None:
                 self._gaps_s.append(record["at_s"] - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._yielded_s = record["at_s"]

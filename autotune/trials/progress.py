@@ -9,7 +9,7 @@ from typing import Any
 from autotune.core import units
 from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule, Throughput
 from autotune.core.metric import Metric
-from autotune.core.record_names import COMPILING, FLOPS, PARAMETERS, QUEUED, RATE, TRAIN_LOSS
+from autotune.core.record_names import COMPILING, FLOPS, PARAMETERS, QUEUED, RATE, SUSPENDED, TRAIN_LOSS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
@@ -161,6 +161,8 @@ class Progress:
         is_evaluation = self._metric.name in record
         self._has_begun = True
         before, self._samples = self._samples, record["samples"]
+        if SUSPENDED in record:
+            self._meter.restart()
         self._meter.add(
             record["at_s"],
             self._samples,

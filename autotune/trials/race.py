@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TextIO
 
 from autotune.core.measurement import Measurement, Slice
-from autotune.core.record_names import COMPILING, QUEUED
+from autotune.core.record_names import COMPILING, QUEUED, SUSPENDED
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
 from autotune.judging.measurement.meter import (
@@ -139,6 +139,8 @@ class _Member:
         quality = self._order.metric.name
         for record in child.poll(timeout_s):
             is_break = quality in record or COMPILING in record
+            if SUSPENDED in record:
+                self._stamps.clear()
             if is_break or QUEUED not in record:
                 self._stamps.append(Stamp(record["at_s"], record["samples"], is_step=not is_break))
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.core.record_names import COMPILING, STANDS_FOR
+from autotune.core.record_names import COMPILING, STANDS_FOR, SUSPENDED
 from autotune.storage.records import steps_of
 
 _ALL_S = 3600.0  # the interval between kept steps grows from 0 to `every_s` over this time
@@ -14,8 +14,8 @@ class Thinner:
 
     That interval grows from 0 during the first hour, so that a short training keeps its steps. Two more kinds
     of step always pass: the last one before an evaluation, where the evaluation's time begins, and one that
-    compiled, across which no speed is measured. A passed step has all samples so far, and the number of steps
-    that it stands for if that is more than one.
+    compiled or was suspended, across which no speed is measured. A passed step has all samples so far, and
+    the number of steps that it stands for if that is more than one.
     """
 
     def __init__(self, quality: str, every_s: float) -> None:
@@ -41,7 +41,7 @@ class Thinner:
         return passed
 
     def _is_break(self, record: Mapping[str, Any]) -> bool:
-        return self._quality in record or record.get(COMPILING) is True
+        return self._quality in record or record.get(COMPILING) is True or SUSPENDED in record
 
     def rest(self) -> list[dict[str, Any]]:
         """Returns the step that is held back, if there is one."""

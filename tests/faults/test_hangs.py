@@ -175,6 +175,8 @@ def test_suspended_processes_continue_and_a_hanging_supervisor_costs_one_repetit
     suspend(process, driver(process), *place.left())
     wait_for(lambda: len(place.records(2)) > 5)
     assert [place.attempts(number) for number in range(3)] == [1, 1, 1]
+    suspensions = [sum("suspended_s" in record for record in place.records(number)) for number in range(3)]
+    assert suspensions == [0, 1, 0]
     [supervisor] = place.left("ray::Supervisor")
     supervisor.send_signal(signal.SIGSTOP)
     wait_for(lambda: "its supervisor died" in process.said())

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.core import units
 from autotune.core.measurement import PHASES
-from autotune.core.record_names import TRAIN_LOSS
+from autotune.core.record_names import SUSPENDED, TRAIN_LOSS
 from autotune.judging.measurement import trends
 from autotune.reports.curves import CurvePoint
 from autotune.reports.training.model import Curves, Growth
@@ -59,6 +59,7 @@ class Track:
             self._offset_s = self.seconds - record["clock_s"]
             self._steps = StepWindows(self._quality, _WINDOW_S)
             return
+        self._offset_s -= units.number(record.get(SUSPENDED)) or 0.0
         if self._begun:
             self.seconds = max(self.seconds, self._offset_s + record["at_s"])
         samples = int(record["samples"])

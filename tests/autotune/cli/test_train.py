@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -208,13 +209,22 @@ def test_a_permanent_failure_ends_the_training_and_keeps_its_checkpoint(tmp_path
     assert (tmp_path / "t" / "work" / "state.json").exists()
 
 
+@pytest.fixture
+def temporary(monkeypatch):
+    """TMPDIR, short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setenv("TMPDIR", directory)
+        yield Path(directory)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)])
-def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, number, code):
+def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, temporary, number, code):
     process = started(tmp_path)
     family = killing.family(process)
     os.kill(process.pid, number)
     assert process.wait(120) == code
     killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
+    killing.wait_for(lambda: not list(temporary.glob("[!p]*")), 60, "no file but pymp-*, of multiprocessing")
     if number != signal.SIGKILL:
         said = (tmp_path / "said").read_text()
         assert "a second Ctrl-C, or a second SIGTERM, does not wait for it\n" in said

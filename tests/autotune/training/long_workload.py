@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 
 EVALUATED_EVERY = 200
@@ -54,6 +55,7 @@ def fit(config, workdir):
     Each of the `faults` occurs once, after so many samples.
     """
     workdir.mkdir(parents=True, exist_ok=True)
+    tempfile.mkdtemp()  # never removed: that is left to the tuner
     state = workdir / "state.json"
     samples, met = json.loads(state.read_text()) if state.exists() else (0, [])
     batch = config["micro_batch_size"] * config["accumulation_steps"]

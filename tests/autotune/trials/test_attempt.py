@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from autotune.storage.json_file import JsonFile
 from autotune.storage.records import is_mark, read_records
 from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt
+from autotune.trials import child as child_module
 from autotune.trials.attempt import Attempt
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
@@ -341,6 +343,23 @@ def test_what_is_trained_while_the_supervisor_is_suspended_does_not_count(order,
     assert last.outcome.status is Status.COMPLETED
     assert (last.measurement.samples, last.measurement.quality) == (80, 0.02)
     assert max(record.get("samples", 0) for record in read_records(running._place)) == 80
+
+
+def test_time_in_which_everything_was_suspended_counts_nowhere(order, server, monkeypatch):
+    monkeypatch.setattr(child_module, "_LONG_S", 1.0)
+    begun_s = time.monotonic()
+    running = Attempt(order(samples=4000), server)
+    wait_for(lambda: running.step(0.1).measurement.samples)
+    everything = f"{os.getpid()} {running._child.pid}"
+    with subprocess.Popen(["sh", "-c", f"kill -STOP {everything}; sleep 4; kill -CONT {everything}"]):
+        last = finish(running)
+    took_s = time.monotonic() - begun_s
+    records = [record for record in read_records(running._place) if not is_mark(record)]
+    [suspended_s] = [record["suspended_s"] for record in records if "suspended_s" in record]
+    assert 2.5 < suspended_s < took_s
+    figures = last.measurement
+    for counted_s in (last.elapsed_s, figures.throughput.seconds, figures.curve[-1].seconds):
+        assert counted_s < took_s - 2.5
 
 
 @pytest.fixture
