@@ -19,7 +19,7 @@ from autotune.trials.progress import Phase
 
 HEADING, HINT = "bold", "dim"
 WIDEST = 100  # in wider lines it is hard to find the figures of a configuration
-_SPEED, _QUALITY, _MEMORY, _SPEEDUP = 14, 8, 9, 8  # columns of figures
+_SPEED, _QUALITY, _MEMORY, _SPEEDUP = 13, 9, 9, 8  # columns of figures
 _MANY = 20  # column of speeds in a unit such as tokens
 _LONGEST_REASON = 160
 _STYLES = {

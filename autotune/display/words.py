@@ -28,6 +28,7 @@ class FigureForm:
     spec: str | Callable[[float], str]  # for `format`, or a function that formats the value
     unit: str = ""
     below_one: str = ""  # the `spec` of figures below one, if they need more digits
+    thousands: str = ""  # the `spec` of figures from 1,000 on, if they need fewer
     scale: float = 1.0
     has_interval: bool = True  # written after the value
 
@@ -46,7 +47,11 @@ class FigureForm:
 
     def _format(self, value: float, like: float) -> str:
         """Formats `value` with the digits that the value `like` would get."""
-        spec = self.below_one if self.below_one and abs(like * self.scale) < 1 else self.spec
+        spec, size = self.spec, abs(like * self.scale)
+        if self.below_one and size < 1:
+            spec = self.below_one
+        elif self.thousands and size >= 1000:
+            spec = self.thousands
         text = spec(value) if callable(spec) else format(value * self.scale, spec)
         return f"{text}{self.unit}"
 
@@ -60,7 +65,7 @@ def _three_digits(value: float) -> str:
     return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-rate = FigureForm(",.1f", below_one=".3f")  # samples per second
+rate = FigureForm(",.1f", below_one=".3f", thousands=",.0f")  # samples per second
 score = FigureForm(".4f")
 factor = FigureForm(".2f", "x", has_interval=False)
 share = FigureForm(".0%")

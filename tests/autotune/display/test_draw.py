@@ -60,11 +60,11 @@ def test_the_picture_has_all_figures(make):
     assert "runs/iu on NVIDIA A100-SXM4-80GB (79.2 GiB), 16 CPUs, 128.0 GiB" in text
     assert "4 of 40 trials ended, 1 running" in text
     assert "14m 02s of 2h 00m, about 20m 00s to 35m 00s left" in text
-    assert "61.2 ± 2.1  0.1234  256 MiB" in text
+    assert "61.2 ± 2.1   0.1234  256 MiB" in text
     assert " measuring " in text
     assert " 45%" in text
     assert " 3m 05s" in text
-    assert "1,274.3 ± 62.6  0.1523  1.0 GiB  48.09x" in text
+    assert "1,274 ± 63   0.1523  1.0 GiB  48.09x" in text
     assert "possibly faster, not confirmed" in text
     assert "baseline: batch 16 fp32" in text
     assert "failed (oom): MemoryError: it is full" in text

@@ -11,7 +11,7 @@ from autotune.judging.measurement.estimates import Figure
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (words.rate(Figure(1234.56, 1230.0, 1240.0)), "1,234.6 ± 5.0"),
+        (words.rate(Figure(1234.56, 1230.0, 1240.0)), "1,235 ± 5"),
         (words.rate(Figure(0.1234, 0.1, 0.2)), "0.123 ± 0.050"),
         (words.rate(Figure(61.2, None, 61.9)), "61.2"),
         (words.score(0.16234), "0.1623"),
