@@ -162,7 +162,8 @@ def _notes(text: str) -> Iterator[dict[str, Any]]:
 def _options(by_kind: Mapping[str, list[Any]], words: Sequence[str]) -> list[Option]:
     parsers = sorted(by_kind.get("parser", ()), key=len, reverse=True)
     configs = by_kind.get("config", ())
-    found = [one for parser in parsers[:1] for one in options.of_parser(parser)]
+    given = [*by_kind.get("function", ()), *parsers[:1]]  # Fire has a parser besides, for options of its own
+    found = [one for each in given for one in options.of_parser(each)]
     found += [one for config in configs for one in options.of_config(config["form"], config["values"])]
     if not found:
         found += [one for names in by_kind.get("names", ()) for one in options.of_names(names, words)]

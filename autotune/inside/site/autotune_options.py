@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+import sys
 from typing import Any, Callable, Iterator, Mapping  # noqa: UP035 - for Python 3.8
 
-from autotune_imports import replace
+from autotune_imports import attempt, replace
 
 Write = Callable[[Mapping[str, Any]], None]  # appends a note to the file of the probe
 SCALARS = (bool, int, float, str)
@@ -65,6 +67,34 @@ def _click_option(option: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         "value": scalar(values.get(option.name)),
         "choices": list(getattr(option.type, "choices", ())),
     }
+
+
+def note_fire(write: Write, core: Any) -> None:
+    """Writes down the parameters of each function that Fire calls, with the values that the line gave."""
+
+    def makes(make: Any, function: Any, *args: Any) -> Any:
+        parse = make(function, *args)
+
+        def parses(words: Any) -> Any:
+            parsed = parse(words)
+            (given, named), *_ = parsed
+            attempt(lambda _: write({"function": list(_parameters(function, given, named))}), function)
+            return parsed
+
+        return parses
+
+    replace(core, "_MakeParseFn", makes)
+
+
+def _parameters(function: Any, given: Any, named: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the parameters as options, except those that are given as a word without a value."""
+    bound = inspect.signature(function).bind(*given, **named)
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        flags = sorted({f"--{name}", f"--{name.replace('_', '-')}"})
+        if not isinstance(value, bool) or not {*flags, f"--no{name}"} & {*sys.argv}:
+            option = {"name": name, "flags": flags, "flag": f"--{name}", "is_switch": False, "turns": None}
+            yield {**option, "value": scalar(value), "choices": []}
 
 
 def note_hydra(write: Write, module: Any) -> None:

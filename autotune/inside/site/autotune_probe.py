@@ -40,6 +40,7 @@ def arm(after: After) -> None:
     after.do("hydra.core.hydra_config", functools.partial(autotune_options.note_hydra, notes.write))
     after.do("omegaconf.omegaconf", functools.partial(autotune_options.note_omegaconf, notes.write))
     after.do("click.core", functools.partial(autotune_options.note_click, notes.write))
+    after.do("fire.core", functools.partial(autotune_options.note_fire, notes.write))
     autotune_scores.listen(
         after, lambda kind, place, values: notes.write({"logged": [kind, place, numbers(values)]})
     )

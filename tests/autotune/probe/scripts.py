@@ -81,7 +81,6 @@ for epoch in range(config["epochs"]):
     print(f"val loss {{loss.item():.5f}}")
 """
 
-# Nothing can be set from outside.
 _CONFIGURED_BY_WORDS = f"""
 {MODEL}
 def train(config):
@@ -104,6 +103,22 @@ ConfigStore.instance().store(name="config", node=defaults)
 hydra.main(version_base=None, config_name="config")(train)()
 """
 
+FIRE = f"""
+import fire
+{MODEL}
+def train(epochs=500, batch_size=4, lr=0.01, shuffle=False):
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    for epoch in range(epochs):
+        for x, y in DataLoader(data, batch_size, shuffle):
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {{epoch}} val loss {{loss.item():.5f}}")
+fire.Fire(train)
+"""
+
+# Nothing can be set from outside.
 CONSTANTS = f"""
 {MODEL}
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -180,6 +180,17 @@ def test_a_length_without_effect_stays(probe: Probe) -> None:
     assert found.length is None
 
 
+def test_the_parameters_of_a_function_are_options_with_fire(probe: Probe) -> None:
+    found = probe(scripts.FIRE, "--shuffle", "--lr=0.02", "--epochs", "400")
+    assert _knobs(found) == {
+        "micro_batch_size": "batch_size",
+        "learning_rate": "lr",
+        "num_workers": "loader.num_workers",
+    }
+    run = proposal.space(found)["workload"]["run"]
+    assert run.endswith("--shuffle --lr={lr} --epochs {epochs} --batch_size {batch_size}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [scripts.OMEGACONF, scripts.HYDRA], ids=["omegaconf", "hydra"])
 def test_words_of_the_command_line_override_a_configuration(probe: Probe, script: str) -> None:
