@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.core import settings
@@ -91,6 +91,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     if not framework:
         left = wishes.roles - trier.roles
         trier.inside([one for one in effects.candidates(inside, seen) if one.role in left])
+    trier.without_workers()
     if not trier.effective and length is None:
         for line in trier.lines:
             prober.say(line)
@@ -206,6 +207,14 @@ class _Trier:
         for tried in (apart, *([one] for one in candidates if one not in apart)):
             if tried:
                 self._note(tried, self._try(tried))
+
+    def without_workers(self) -> None:
+        """Tries the loader without workers, which some loaders refuse."""
+        for number, one in enumerate(self.effective):
+            if one.role == settings.WORKERS and one.option.value:
+                none = replace(one, tried=0)
+                if self._try([none]):
+                    self.effective[number] = none
 
     def _try(self, tried: Sequence[Candidate], short: ShortTraining | None = None) -> list[Candidate]:
         """Runs some steps with the tried values; returns the candidates that showed an effect."""

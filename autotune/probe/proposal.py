@@ -172,7 +172,8 @@ def _knob(one: Candidate, found: ProbeResult) -> dict[str, Any]:
             parts = {value // by for by in (4, 2) if value % by == 0}
             return {"choice": sorted({*parts, value, 2 * value})}
         case "num_workers":
-            return {"choice": sorted({value, *(n for n in (1, 2, 4, 8) if n <= cpus)})}
+            none = [0] if one.tried == 0 else []
+            return {"choice": sorted({*none, value, *(n for n in (1, 2, 4, 8) if n <= cpus)})}
         case "prefetch_factor":
             return {"choice": sorted({value or 2, 2, 4})}
         case "precision":

@@ -180,6 +180,17 @@ def test_a_length_without_effect_stays(probe: Probe) -> None:
     assert found.length is None
 
 
+@pytest.mark.parametrize(("persistent", "fewest"), [("False", 0), ("True", 1)])
+def test_no_workers_are_offered_unless_the_loader_refuses_that(
+    probe: Probe, persistent: str, fewest: int
+) -> None:
+    workers = "num_workers=args.num_workers"
+    script = scripts.ARGPARSE.replace(workers, f"{workers}, persistent_workers={persistent}")
+    wishes = Wishes(roles=command.roles("workers"))
+    found = probe(script, "--num-workers", "2", "--epochs", "20", wishes=wishes)
+    assert min(proposal.space(found)["knobs"]["num_workers"]["choice"]) == fewest
+
+
 def test_the_parameters_of_a_function_are_options_with_fire(probe: Probe) -> None:
     found = probe(scripts.FIRE, "--shuffle", "--lr=0.02", "--epochs", "400")
     assert _knobs(found) == {
