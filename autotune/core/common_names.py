@@ -17,12 +17,12 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
         settings.MICRO_BATCH: (
             *("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
             *("device_batch_size", "train_batch_size", "batch_size", "batchsize", "bs"),
-            *("batch_size_per_gpu", "train_bs", "mbs", "samples_per_gpu", "batch"),
+            *("batch_size_per_gpu", "train_bs", "mbs", "bsz", "samples_per_gpu", "batch"),
         ),
         settings.ACCUMULATION: (
             *("gradient_accumulation_steps", "accumulation_steps", "grad_accum_steps", "accum_iter"),
             *("accum_steps", "accumulate_grad_batches", "grad_accumulation_steps", "grad_accum", "accum"),
-            *("update_freq", "iters_to_accumulate"),
+            *("update_freq", "iters_to_accumulate", "gradient_accumulate_every", "accumulate"),
         ),
         settings.LEARNING_RATE: (
             *("learning_rate", "lr", "base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
@@ -31,7 +31,7 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
         settings.SEED: ("seed", "random_seed", "manual_seed", "manualseed", "seed_everything", "rng_seed"),
         settings.WORKERS: (
             *("num_workers", "dataloader_num_workers", "workers", "n_workers", "n_worker"),
-            *("num_data_workers", "loader_workers", "nworkers"),
+            *("num_data_workers", "loader_workers", "nworkers", "num_worker", "data_workers"),
         ),
         settings.PROCESSES: ("processes", "nproc_per_node", "num_processes", "devices"),
         settings.PREFETCH: ("prefetch_factor", "dataloader_prefetch_factor"),
@@ -60,7 +60,7 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
 # switch of one format. They are proposed to the user, but nothing is written to them unasked.
 _AMBIGUOUS = frozenset(
     {
-        *("train_batch_size", "bs", "batch", "accum", "update_freq", "workers"),
+        *("train_batch_size", "bs", "bsz", "batch", "accum", "accumulate", "update_freq", "workers"),
         *("base_lr", "max_lr", "init_lr", "peak_lr", "lr0", "blr"),
         *("amp", "use_amp", "fp16", "bf16"),
     }
@@ -70,13 +70,17 @@ _AMBIGUOUS = frozenset(
 ENDS: Sequence[str] = (
     *("max_iters", "max_steps", "num_train_steps", "max_train_steps", "train_steps", "total_steps"),
     *("num_steps", "steps", "n_steps", "train_iters", "num_iterations", "max_iterations", "iterations"),
-    *("total_iters", "num_iters", "n_iters", "iters", "niter", "n_iter"),
+    *("total_iters", "num_iters", "n_iters", "iters", "niter", "n_iter", "max_iter", "max_step", "num_step"),
+    *("max_updates", "max_update", "num_updates", "num_batches", "n_batches"),
 )
 OF_SCHEDULES: Sequence[str] = (
     *("warmup_steps", "warmup_iters", "num_warmup_steps", "lr_warmup_steps"),
     *("lr_decay_iters", "decay_steps", "lr_decay_steps"),
 )
-EPOCHS: Sequence[str] = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
+EPOCHS: Sequence[str] = (
+    *("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs", "train_epochs", "total_epochs"),
+    *("nepochs", "nb_epochs", "num_epoch", "n_epoch", "max_epoch", "nepoch", "epoch"),
+)
 
 # Sizes of samples and models: the memory of a sample grows with this power of the size.
 SIZES: Mapping[str, int] = MappingProxyType(

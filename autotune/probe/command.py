@@ -175,6 +175,7 @@ class _Trier:
         self.prober, self.seen, self.lines = prober, seen, lines
         self.effective: list[Candidate] = []
         self._without: list[Candidate] = []
+        self._unseen: dict[str, str] = {}  # why the last run with an option had no step
 
     @property
     def roles(self) -> set[str]:
@@ -196,9 +197,10 @@ class _Trier:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == settings.LEARNING_RATE]
         for one in left:
+            line = self._result(one, has_effect=False)
             if self._try([one], short):
                 self._without.remove(one)
-                self.lines.remove(_result(one, has_effect=False))
+                self.lines.remove(line)
                 self._note([one], [one])
 
     def inside(self, candidates: Sequence[Candidate]) -> None:
@@ -222,17 +224,19 @@ class _Trier:
         line, before = (short.line, short.seen) if short else (self.prober.line, self.seen)
         after = self.prober.run(line.trying(tried), effects.after_steps(_STEPS), _TRIED_S)
         is_alone = len(tried) == 1
+        for one in tried:
+            self._unseen[one.option.name] = "" if after.steps else after.without_steps
         return [one for one in tried if effects.shows(one, before, after, is_alone=is_alone)]
 
     def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:
         self.effective += shown
         self._without += [one for one in tried if one not in shown]
-        self.lines += [_result(one, has_effect=one in shown) for one in tried]
+        self.lines += [self._result(one, has_effect=one in shown) for one in tried]
 
-
-def _result(tried: Candidate, *, has_effect: bool) -> str:
-    result = "has an effect" if has_effect else "no effect seen, so it stays"
-    return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
+    def _result(self, tried: Candidate, *, has_effect: bool) -> str:
+        why_not = self._unseen.get(tried.option.name) or "no effect seen"
+        result = "has an effect" if has_effect else f"{why_not}, so it stays"
+        return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
 
 
 def _require_steps(prober: Prober, seen: Watched) -> None:

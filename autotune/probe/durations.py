@@ -9,7 +9,7 @@ from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import CommandLine, Prober
 from autotune.probe.watching import Watched
 
-MOST_S = 240.0  # longest run until a training ends, or shows its score
+MOST_S = 240.0  # longest run from the first step until a training ends, or shows its score
 _STEPS = 12
 _LATE = 2  # steps that it may train beyond its length
 _DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for; share that counts as a whole training
@@ -66,7 +66,7 @@ class Duration:
         each_s = (
             one_s if unit == "steps" else max(one_s * len(self.short.seen.steps), self.short.seen.trained_s)
         )
-        return (seen.steps[0].at_s - seen.begun_s) + each_s * float(counted[0].value or 1)
+        return seen.start_s + each_s * float(counted[0].value or 1)
 
 
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:
@@ -84,7 +84,8 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: in
     for tried in ("steps", "epochs") if unit == "steps" else ("epochs",):
         value = _STEPS if tried == "steps" else 1
         prober.say(f"Trying {name} {value} ...")
-        short = _run(prober, counted, value, options.evaluated(known) if tried == "steps" else None)
+        every = options.evaluated(known) if tried == "steps" else None
+        short = _run(prober, counted, value, every, effects.step_s(seen) or 0.0)
         if _has_ended_by_it(short.seen, seen, value):
             note = f"{name} {before} -> {value}: the training ended after {len(short.seen.steps)} steps"
             return Duration(seen, note, (tried, tuple(counted)), short if short.seen.steps else None, batch)
@@ -99,15 +100,20 @@ def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
     return short.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE)
 
 
-def _run(prober: Prober, counted: Sequence[Option], value: int, every: Option | None) -> ShortTraining:
-    """Runs a training of `value` steps or epochs, which the option `every`, if any, makes evaluate twice."""
+def _run(
+    prober: Prober, counted: Sequence[Option], value: int, every: Option | None, step_s: float
+) -> ShortTraining:
+    """Runs a training of `value` steps or epochs, which the option `every`, if any, makes evaluate twice.
+
+    It has four minutes from its first step, or longer if a dozen steps of `step_s` take that.
+    """
     line, factor = prober.line, value / float(counted[0].value or 1)
     for one in counted:
         line = line.with_value(one, options.scaled(one.value, factor))
     if every is not None:
         line = line.with_value(every, max(1, value // 2))
     is_enough = effects.after_steps(value + _LATE + 1) if value == _STEPS else effects.never
-    return ShortTraining(line, prober.run(line, is_enough, MOST_S))
+    return ShortTraining(line, prober.run(line, is_enough, max(MOST_S, 2 * _STEPS * step_s)))
 
 
 def miniature(found: ProbeResult, time_s: float) -> int | None:

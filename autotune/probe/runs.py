@@ -18,6 +18,8 @@ from autotune.workloads.command import view
 from autotune.workloads.in_place import Document
 
 _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
+_LONGEST_START_S = 1800.0  # until the first step: a script may load and tokenize its data
+_SHORTEST_START_S, _STARTS = 60.0, 3.0  # of later runs, the second in multiples of the first run's start
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,36 @@ class Prober:
         self._place, self.say = place, say
         words, self.environment = _assignments(words)
         self.line, self.directory = CommandLine(words), directory.resolve()
+        self._start_s = _LONGEST_START_S
 
-    def run(self, line: CommandLine, is_enough: effects.Stop, most_s: float) -> Watched:
-        """Runs a command line; the paths of files that it wrote are relative to its directory."""
+    def run(
+        self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float | None = None
+    ) -> Watched:
+        """Runs a command line for `most_s`, and at most `start_s` until its first step.
+
+        By default a start may take half an hour, and three times as long as the first one in later runs. The
+        paths of files that it wrote are relative to its directory.
+        """
         place = Path(tempfile.mkdtemp(dir=self._place))
         try:
-            return self._run(line, is_enough, most_s, place)
+            seen = self._run(line, is_enough, most_s, self._start_s if start_s is None else start_s, place)
         finally:
             shutil.rmtree(place, ignore_errors=True)  # follows no link in it
+        if seen.steps and self._start_s == _LONGEST_START_S:
+            self._start_s = max(_SHORTEST_START_S, _STARTS * seen.start_s)
+        return seen
 
-    def _run(self, line: CommandLine, is_enough: effects.Stop, most_s: float, place: Path) -> Watched:
+    def _run(
+        self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float, place: Path
+    ) -> Watched:
         made = view.make(self.directory, place)
         for file, values in line.files.items():
             text = Document.read(self.directory / file).replaced(values).text
             (made / file).unlink()
             (made / file).write_text(text, encoding="utf-8")
         variables = {**self.environment, **line.variables}
-        seen = watching.watch(line.words, (place, made), variables, self._telling(is_enough), most_s)
+        told = self._telling(is_enough)
+        seen = watching.watch(line.words, (place, made), variables, told, most_s, start_s=start_s)
         known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
         tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]

@@ -60,6 +60,17 @@ class Watched:
         return self.code == 0
 
     @property
+    def without_steps(self) -> str:
+        """Says how a run ended before its first step, for the user."""
+        ended = f"ended with exit code {self.code} before its first step"
+        return f"no step within {self.seconds:.0f} s" if self.code is None else ended
+
+    @property
+    def start_s(self) -> float:
+        """The seconds until the first step; all seconds if there was none."""
+        return self.steps[0].at_s - self.begun_s if self.steps else self.seconds
+
+    @property
     def trained_s(self) -> float:
         """The seconds from the first step to the last sign of the training, a step or a line of output."""
         ends_s = [self.steps[-1].at_s, *(at_s for _, at_s in self.lines[-1:])]
@@ -76,9 +87,12 @@ def watch(
     variables: Mapping[str, str],
     is_enough: Callable[[Watched], bool],
     most_s: float,
+    *,
+    start_s: float,
 ) -> Watched:
     """Runs a command line until it ends, until `is_enough` returns True, or for `most_s`.
 
+    The time until its first step is not part of that, as far as it is at most `start_s`.
     `view` is the place of its view and its directory there, `variables` are added to the environment of this
     process. Raises InputError if it cannot be started.
     """
@@ -108,12 +122,13 @@ def watch(
     look_s = _LOOK_S
     try:
         while True:
-            process.wait(min(look_s, max(0.0, begun_s + most_s - time.monotonic()) + _LOOK_S))
+            left_s = begun_s + most_s + start_s - time.monotonic()
+            process.wait(min(look_s, max(0.0, left_s) + _LOOK_S))
             now_s = time.monotonic()
             code, seconds = process.code, now_s - begun_s
             seen = read(notes.read_text(encoding="utf-8"), words, lines, seconds, code)
             look_s = max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - now_s))
-            if code is not None or seconds > most_s or is_enough(seen):
+            if code is not None or seconds > most_s + min(seen.start_s, start_s) or is_enough(seen):
                 return seen
     finally:
         process.end(_GRACE_S)

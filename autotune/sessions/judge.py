@@ -171,7 +171,7 @@ class _Comparison:
         """
         prober = self._probers[side]
         probing.say(f"{side} trains with seed {pair} ...")
-        seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s())
+        seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s(), start_s=0.0)
         if seen.has_failed:
             for line in seen.tail:
                 probing.say(f"  {line}")

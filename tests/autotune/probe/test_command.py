@@ -180,6 +180,19 @@ def test_a_length_without_effect_stays(probe: Probe) -> None:
     assert found.length is None
 
 
+def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_WATCHED_S", "_TRIED_S"):
+        monkeypatch.setattr(command, limit, 2.0)
+    refuses = "assert args.num_workers < 1\nimport time; time.sleep(3)\nimport torch"
+    (tmp_path / "train.py").write_text(scripts.ARGPARSE.replace("import torch", refuses, 1))
+    prober = Prober([sys.executable, "train.py"], tmp_path, tmp_path, lambda _: None)
+    _, lines = command.probe(prober, Wishes(roles=command.roles("workers,lr")), Choose(), cpus=2)
+    assert "lr 0.01 -> 0.02: has an effect" in lines
+    assert "num_workers 0 -> 1: ended with exit code 1 before its first step, so it stays" in lines
+
+
 @pytest.mark.parametrize(("persistent", "fewest"), [("False", 0), ("True", 1)])
 def test_no_workers_are_offered_unless_the_loader_refuses_that(
     probe: Probe, persistent: str, fewest: int
