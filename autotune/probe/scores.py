@@ -162,7 +162,8 @@ def _rank(score: Score) -> tuple[bool, bool, bool]:
 
 def is_clear(candidates: Sequence[Score]) -> bool:
     """Returns True if there is only one score of an evaluation, not counting its best value so far."""
-    likely = [one for one in candidates if not set(_words(one.name)) & _BEST and one.minimize is not None]
+    current = [one for one in candidates if not set(_words(one.name)) & _BEST]
+    likely = [one for one in current if one.minimize is not None] or current
     return len(likely) == 1 and likely[0].split is not None
 
 
@@ -223,8 +224,13 @@ def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _named(label: str, before: str) -> str | None:
-    """Returns the name of a printed score; None if the label names no metric, or a metric of the training."""
+    """Returns the name of a printed score; None if the label names no metric, or a metric of the training.
+
+    A label may name only the data of the evaluation: `Val: 0.712`.
+    """
     own, line = _words(label), _words(before)
+    if len(own) == 1 and own[0] in _SPLITS and label.endswith((":", "=")):
+        return _SPLITS[own[0]][0]
     metric = next((word for word in reversed(own) if word in _LOWER | _HIGHER), None)
     if metric is None or set(own) & {"train", "training"}:
         return None

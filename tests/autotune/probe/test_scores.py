@@ -45,6 +45,15 @@ def _printed(*lines: str, steps: int = 100) -> Watched:
         ),
         (["Validation BLEU-4: 0.12", "Validation BLEU-4: 0.14"], "val_bleu_4", (0.12, 0.14), False),
         (
+            [
+                "Epoch: 001, Loss: 1.9465, Train: 0.1429, Val: 0.1440, Test: 0.1570",
+                "Epoch: 002, Loss: 1.9412, Train: 0.3000, Val: 0.2160, Test: 0.2210",
+            ],
+            "val",
+            (0.144, 0.216),
+            None,
+        ),
+        (
             ["{'eval_loss': 3.5, 'epoch': 1.0}", "{'eval_loss': 3.1, 'epoch': 2.0}"],
             "eval_loss",
             (3.5, 3.1),
@@ -53,7 +62,7 @@ def _printed(*lines: str, steps: int = 100) -> Watched:
     ],
 )
 def test_a_printed_score_is_found_with_a_pattern_that_finds_it_again(
-    lines: list[str], name: str, values: tuple[float, ...], minimize: bool
+    lines: list[str], name: str, values: tuple[float, ...], minimize: bool | None
 ) -> None:
     (score,) = scores.scores(_printed(*lines))
     assert (score.name, score.values, score.minimize) == (name, values, minimize)
