@@ -115,21 +115,20 @@ def with_ray_tune(directory: Path, minutes: float) -> Settings:
         ),
         run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
     )
-    grid = tuner.fit()
-    ended = [grid[index] for index in range(len(grid))]
-    results = [result for result in ended if result.metrics and "loss" in result.metrics]
+    ended = tuner.fit().get_dataframe().dropna(subset=["loss"])
     ray.shutdown()
-    whole = [r for r in results if r.metrics["share"] >= 1 and r.metrics["loss"] <= good_enough]
-    print(
-        f"Ray Tune: {len(results)} trials, {len(whole)} good enough (at most {good_enough:.3f})", flush=True
-    )
-    return settings(min(whole, key=lambda r: r.metrics["s"]).config) if whole else SCHEDULE
+    whole = ended[(ended["share"] >= 1) & (ended["loss"] <= good_enough)]
+    print(f"Ray Tune: {len(ended)} trials, {len(whole)} good enough (at most {good_enough:.3f})", flush=True)
+    if whole.empty:
+        return SCHEDULE
+    best = whole.loc[whole["s"].idxmin()]
+    return settings({name: best[f"config/{name}"] for name in space})
 
 
 def with_autotune(directory: Path, minutes: float) -> Settings:
     """Returns the settings that `autotune` confirms, else the recipe's own."""
     session = Path(tempfile.mkdtemp(), "session")
-    search = ["search", "-y", "--time", f"{minutes}m", "--session", str(session), "--", "python", "train.py"]
+    search = ["search", "-y", "--time", f"{minutes:g}m", "--session", str(session), "--", "python", "train.py"]
     command = [sys.executable, "-m", "autotune", *search, *RECIPE.split(), *flags(SCHEDULE)]
     subprocess.run(command, cwd=directory, check=False)
     return autotune.open(session).winner or SCHEDULE
