@@ -128,8 +128,9 @@ def with_ray_tune(directory: Path, minutes: float) -> Settings:
 def with_autotune(directory: Path, minutes: float) -> Settings:
     """Returns the settings that `autotune` confirms, else the recipe's own."""
     session = Path(tempfile.mkdtemp(), "session")
-    search = ["search", "-y", "--time", f"{minutes:g}m", "--session", str(session), "--", "python", "train.py"]
-    command = [sys.executable, "-m", "autotune", *search, *RECIPE.split(), *flags(SCHEDULE)]
+    options = ["-y", "--time", f"{minutes:g}m", "--session", str(session)]
+    train = [sys.executable, "train.py", *RECIPE.split(), *flags(SCHEDULE)]
+    command = [sys.executable, "-m", "autotune", "search", *options, "--", *train]
     subprocess.run(command, cwd=directory, check=False)
     return autotune.open(session).winner or SCHEDULE
 
