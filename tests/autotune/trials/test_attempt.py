@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -348,10 +349,11 @@ def test_what_is_trained_while_the_supervisor_is_suspended_does_not_count(order,
 def test_time_in_which_everything_was_suspended_counts_nowhere(order, server, monkeypatch):
     monkeypatch.setattr(child_module, "_LONG_S", 1.0)
     begun_s = time.monotonic()
-    running = Attempt(order(samples=4000), server)
+    running = Attempt(order(samples=8000), server)
     wait_for(lambda: running.step(0.1).measurement.samples)
-    everything = f"{os.getpid()} {running._child.pid}"
-    with subprocess.Popen(["sh", "-c", f"kill -STOP {everything}; sleep 4; kill -CONT {everything}"]):
+    own, others = os.getpid(), running._child.pid
+    os.kill(others, signal.SIGSTOP)  # at once, so that it cannot end before
+    with subprocess.Popen(["sh", "-c", f"kill -STOP {own}; sleep 4; kill -CONT {own} {others}"]):
         last = finish(running)
     took_s = time.monotonic() - begun_s
     records = [record for record in read_records(running._place) if not is_mark(record)]
