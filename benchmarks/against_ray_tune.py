@@ -23,37 +23,28 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from nanogpt_alone import RECIPE, command, flags
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 import autotune
 
-MODEL = "--block_size=64 --n_layer=4 --n_head=4 --n_embd=128 --dropout=0.0"
-RECIPE = f"config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 {MODEL}"
+EVALUATED = {"eval_iters": 20}
 SCHEDULE = {"batch_size": 12, "max_iters": 2000, "lr_decay_iters": 2000, "learning_rate": 1e-3}
 UNTRAINED = math.log(65)  # loss of a uniform guess among 65 characters
 KEEP = 0.01  # share of the improvement that may be lost
-OWN_SEED = "manual_seed(1337"
 SEEDS = (11, 12, 13)
 
 Settings = Mapping[str, Any]
 
 
-def flags(settings: Settings) -> list[str]:
-    return [f"--{name}={value}" for name, value in settings.items()]
-
-
 def run(directory: Path, settings: Settings, seed: int = 1337) -> Iterator[tuple[float, float, float]]:
     """Trains by the script alone; yields share of the steps, seconds so far and validation loss."""
     with tempfile.TemporaryDirectory() as scratch:
-        script = Path(scratch, "train.py")
-        script.write_text((directory / "train.py").read_text().replace(OWN_SEED, f"manual_seed({seed}"))
-        start = f"runpy.run_path({str(script)!r}, run_name='__main__')"
-        start = f"import runpy, sys; sys.path.insert(0, '.'); {start}"
-        command = [sys.executable, "-uc", start, *RECIPE.split(), *flags(settings), f"--out_dir={scratch}"]
+        alone = command(directory, scratch, {**EVALUATED, **settings}, seed)
         begun_s = time.monotonic()
-        with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(alone, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
             try:
                 for line in process.stdout or ():
                     if found := re.match(r"step (\d+): .* val loss ([0-9.]+)", line):
@@ -129,9 +120,9 @@ def with_autotune(directory: Path, minutes: float) -> Settings:
     """Returns the settings that `autotune` confirms, else the recipe's own."""
     session = Path(tempfile.mkdtemp(), "session")
     options = ["-y", "--time", f"{minutes:g}m", "--session", str(session)]
-    train = [sys.executable, "train.py", *RECIPE.split(), *flags(SCHEDULE)]
-    command = [sys.executable, "-m", "autotune", "search", *options, "--", *train]
-    subprocess.run(command, cwd=directory, check=False)
+    train = [sys.executable, "train.py", *RECIPE.split(), *flags(EVALUATED), *flags(SCHEDULE)]
+    search = [sys.executable, "-m", "autotune", "search", *options, "--", *train]
+    subprocess.run(search, cwd=directory, check=False)
     return autotune.open(session).winner or SCHEDULE
 
 

@@ -18,22 +18,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 MODEL = "--block_size=64 --n_layer=4 --n_head=4 --n_embd=128 --dropout=0.0"
-RECIPE = f"config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=100 {MODEL}"
+RECIPE = f"config/train_shakespeare_char.py --device=cpu --compile=False {MODEL}"
 OWN_SEED = "manual_seed(1337"
 WARM_UP = 0.05  # share of the steps, as in the recipe
+
+
+def flags(settings: Mapping[str, Any]) -> list[str]:
+    return [f"--{name}={value}" for name, value in settings.items()]
+
+
+def command(directory: Path, scratch: str, settings: Mapping[str, Any], seed: int) -> list[str]:
+    """Returns the command that trains by the recipe with `settings` and a seed, and writes into `scratch`."""
+    script = Path(scratch, "train.py")
+    script.write_text((directory / "train.py").read_text().replace(OWN_SEED, f"manual_seed({seed}"))
+    run = f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    runner = f"import runpy, sys; sys.path.insert(0, '.'); {run}"
+    return [sys.executable, "-uc", runner, *RECIPE.split(), *flags(settings), f"--out_dir={scratch}"]
 
 
 def train(directory: Path, batch: int, rate: float, samples: int, seed: int) -> dict[str, Any]:
     """Returns the results of a training whose schedule ends after `samples`."""
     steps = samples // batch
     with tempfile.TemporaryDirectory() as scratch:
-        script = Path(scratch, "train.py")
-        script.write_text((directory / "train.py").read_text().replace(OWN_SEED, f"manual_seed({seed}"))
-        options = {
+        settings = {
+            "eval_iters": 100,
             "batch_size": batch,
             "learning_rate": rate,
             "min_lr": rate / 10,
@@ -41,14 +54,10 @@ def train(directory: Path, batch: int, rate: float, samples: int, seed: int) -> 
             "lr_decay_iters": steps,
             "warmup_iters": round(WARM_UP * steps),
             "eval_interval": steps,
-            "out_dir": scratch,
         }
-        flags = [f"--{name}={value}" for name, value in options.items()]
-        run = f"runpy.run_path({str(script)!r}, run_name='__main__')"
-        runner = f"import runpy, sys; sys.path.insert(0, '.'); {run}"
         begun_s = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-c", runner, *RECIPE.split(), *flags],
+            command(directory, scratch, settings, seed),
             cwd=directory,
             capture_output=True,
             text=True,

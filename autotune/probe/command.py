@@ -197,7 +197,7 @@ class _Trier:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
         left = [one for one in self._without if one.role == settings.LEARNING_RATE]
         for one in left:
-            line = self._result(one, has_effect=False)
+            line = self._result(one, has_effect=False)  # of the first try, since the second may end otherwise
             if self._try([one], short):
                 self._without.remove(one)
                 self.lines.remove(line)

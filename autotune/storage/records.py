@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO, TypeVar
 
 from autotune.core import units
-from autotune.core.record_names import STANDS_FOR, SUSPENDED
+from autotune.core.record_names import COMPILING, STANDS_FOR, SUSPENDED
 from autotune.storage.trial_dir import TrialDir
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:
     """Returns True if `record` is the mark of a new attempt, which has no samples."""
     return "samples" not in record
+
+
+def is_break(record: Mapping[str, Any]) -> bool:
+    """Returns True if no speed is measured across a record: something compiled, or all was suspended."""
+    return record.get(COMPILING) is True or SUSPENDED in record
 
 
 def steps_of(record: Mapping[str, Any]) -> int:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from autotune.core import units
 from autotune.core.measurement import PHASES
 from autotune.core.metric import Metric
-from autotune.core.record_names import COMPILING, SUSPENDED
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.display import view, words
 from autotune.judging.measurement import drift, trends
 from autotune.judging.measurement.drift import Drift, Window
 from autotune.judging.measurement.trends import Series
+from autotune.storage.records import is_break
 from autotune.training.events import Kind
 from autotune.trials.report import TrialReport
 
@@ -127,8 +127,7 @@ class StepWindows:
 
     def add(self, record: Mapping[str, Any], telemetry: Mapping[str, float]) -> Window | None:
         """Adds a record; returns the window that it completes, if any."""
-        is_break = record.get(COMPILING) is True or SUSPENDED in record
-        is_step = self._quality not in record and not is_break
+        is_step = self._quality not in record and not is_break(record)
         before, self._before = self._before, record if is_step else None
         if not is_step or before is None or record["samples"] <= before["samples"]:
             return None

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TextIO
 
 from autotune.core.measurement import Measurement, Slice
-from autotune.core.record_names import COMPILING, QUEUED, SUSPENDED
+from autotune.core.record_names import QUEUED
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
 from autotune.judging.measurement.meter import (
@@ -31,7 +31,7 @@ from autotune.judging.measurement.meter import (
     steps_to_start,
 )
 from autotune.storage import identity, logs
-from autotune.storage.records import lines_of, open_lines
+from autotune.storage.records import is_break, lines_of, open_lines
 from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry
@@ -138,11 +138,9 @@ class _Member:
         logs.bound(self._order.place.log)
         quality = self._order.metric.name
         for record in child.poll(timeout_s):
-            is_break = quality in record or COMPILING in record
-            if SUSPENDED in record:
-                self._stamps.clear()
-            if is_break or QUEUED not in record:
-                self._stamps.append(Stamp(record["at_s"], record["samples"], is_step=not is_break))
+            is_step = quality not in record and not is_break(record)
+            if not is_step or QUEUED not in record:
+                self._stamps.append(Stamp(record["at_s"], record["samples"], is_step=is_step))
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.core.record_names import COMPILING, STANDS_FOR, SUSPENDED
-from autotune.storage.records import steps_of
+from autotune.core.record_names import STANDS_FOR
+from autotune.storage.records import is_break, steps_of
 
 _ALL_S = 3600.0  # the interval between kept steps grows from 0 to `every_s` over this time
 
@@ -41,7 +41,7 @@ class Thinner:
         return passed
 
     def _is_break(self, record: Mapping[str, Any]) -> bool:
-        return self._quality in record or record.get(COMPILING) is True or SUSPENDED in record
+        return self._quality in record or is_break(record)
 
     def rest(self) -> list[dict[str, Any]]:
         """Returns the step that is held back, if there is one."""

@@ -204,25 +204,26 @@ def test_no_workers_are_offered_unless_the_loader_refuses_that(
     assert min(proposal.space(found)["knobs"]["num_workers"]["choice"]) == fewest
 
 
-def test_the_parameters_of_a_function_are_options_with_fire(probe: Probe) -> None:
-    found = probe(scripts.FIRE, "--shuffle", "--lr=0.02", "--epochs", "400")
-    assert _knobs(found) == {
-        "micro_batch_size": "batch_size",
-        "learning_rate": "lr",
-        "num_workers": "loader.num_workers",
-    }
-    run = proposal.space(found)["workload"]["run"]
-    assert run.endswith("--shuffle --lr={lr} --epochs {epochs} --batch_size {batch_size}")
+_AS_WORDS = "train.lr={train.lr} train.batch_size={train.batch_size} train.epochs={train.epochs}"
+_AS_FLAGS = "--shuffle --lr={lr} --epochs {epochs} --batch_size {batch_size}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", [scripts.OMEGACONF, scripts.HYDRA], ids=["omegaconf", "hydra"])
-def test_words_of_the_command_line_override_a_configuration(probe: Probe, script: str) -> None:
-    found = probe(script, "train.lr=0.02")
+@pytest.mark.parametrize(
+    ("script", "words", "prefix", "ending"),
+    [
+        pytest.param(scripts.OMEGACONF, "train.lr=0.02", "train.", _AS_WORDS, marks=pytest.mark.slow),
+        pytest.param(scripts.HYDRA, "train.lr=0.02", "train.", _AS_WORDS, marks=pytest.mark.slow),
+        (scripts.FIRE, "--shuffle --lr=0.02 --epochs 400", "", _AS_FLAGS),
+    ],
+    ids=["omegaconf", "hydra", "fire"],
+)
+def test_a_configuration_and_the_parameters_of_a_function_are_options(
+    probe: Probe, script: str, words: str, prefix: str, ending: str
+) -> None:
+    found = probe(script, *words.split())
     assert _knobs(found) == {
-        "micro_batch_size": "train.batch_size",
-        "learning_rate": "train.lr",
+        "micro_batch_size": f"{prefix}batch_size",
+        "learning_rate": f"{prefix}lr",
         "num_workers": "loader.num_workers",
     }
-    run = proposal.space(found)["workload"]["run"]
-    assert run.endswith("train.lr={train.lr} train.batch_size={train.batch_size} train.epochs={train.epochs}")
+    assert proposal.space(found)["workload"]["run"].endswith(ending)
