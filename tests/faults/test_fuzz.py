@@ -9,6 +9,7 @@ import copy
 import io
 import itertools
 import json
+import multiprocessing.util
 import os
 import random
 import shutil
@@ -93,6 +94,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     run_no_trials(monkeypatch, HARDWARE)
+    multiprocessing.util.get_temp_dir()  # `train` makes it, outside the session; a process makes it once
     monkeypatch.setattr(scratch, "private", nullcontext)
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
