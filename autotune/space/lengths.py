@@ -106,15 +106,18 @@ def endless(space: Space, config: Config, times: int) -> Config:
 
 
 def completed(space: Space) -> Space:
-    """Returns the space with trials as long as the user's training, unless `samples_per_trial` is given."""
-    plan = knob(space)
-    if plan is None:
+    """Returns the space with trials as long as the user's training, or as `samples_per_trial` if given.
+
+    They are of whole steps or epochs.
+    """
+    if knob(space) is None:
         return space
     length = training_length(space) or space.budget.samples_per_trial
     if "samples_per_trial" not in space.budget.model_fields_set:
         space = space.revised(budget={"samples_per_trial": length})
-        space = space.revised(budget={"samples_per_trial": planned(space, {}, length)})
-    return space.revised(training={"samples": space.training.samples or length})
+    whole = planned(space, {}, space.budget.samples_per_trial)
+    training = {"samples": space.training.samples or length}
+    return space.revised(budget={"samples_per_trial": whole}, training=training)
 
 
 def mistakes(space: Space) -> Iterator[str]:

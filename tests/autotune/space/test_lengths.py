@@ -107,6 +107,14 @@ def test_trials_may_be_miniatures_of_the_training():
     assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
 
 
+@pytest.mark.parametrize(("given", "samples", "epochs"), [(640, 600, 6), (660, 700, 7), (20, 100, 1)])
+def test_a_miniature_has_whole_epochs(given, samples, epochs):
+    space = build(EPOCHS, more=f"{OF_EPOCHS}\nbudget: {{samples_per_trial: {given}}}")
+    assert (space.baseline_config["length"], space.training.samples) == (samples, 1000)
+    assert changes(space)["epochs"] == epochs
+    assert lengths.settings(space, space.baseline_config, is_whole=True) == {"epochs": 10, "decay": 4}
+
+
 def test_a_shorter_training_has_as_many_evaluations():
     """An interval longer than the training would leave it without an evaluation."""
     baseline = BASELINE.replace("{", "{every: 1000, ")
