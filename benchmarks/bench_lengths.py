@@ -1,7 +1,7 @@
 """Compares search rules by searches over recorded whole trainings, in simulated time.
 
     python benchmarks/bench_lengths.py [nanogpt|r2gen] [--seeds 50] [--minutes 36] [--deviation 0.03]
-        [--rules now "batches before rates" ...]
+        [--evaluations 4] [--rules now "batches before rates" ...]
 
 Every search is the real one - heuristics, sampler, screening, stopping, races, confirmation - with the space
 of `nanogpt.yaml`, or the batch, rate and length of the demonstration's; only the trainings are simulated.
@@ -9,7 +9,8 @@ Recorded in `tables/nanogpt-alone.jsonl` and `tables/r2gen-alone.jsonl`: the fin
 three batches, three or four rates and two lengths, many with two or three seeds, and the seconds per step by
 batch. Assumed: between and beyond them the score is linear in the logarithms of rate, length and batch, with
 BLEU-4 at most 1; seeds add normal noise as large as in the table, or `--deviation`; a trial's speed has an
-interval of 1%, and varies by 1.5% between trials and by 3% between the turns of a race.
+interval of 1%, and varies by 1.5% between trials and by 3% between the turns of a race. With several
+evaluations, those before the end have the score of a shorter training, as if the rate were constant.
 
 Prints for each rule how many searches confirm a winner, its true speedup, how often it delivers less than
 promised, and the simulated minutes and trials to the end.
@@ -89,7 +90,7 @@ class Law:
     """Final quality and seconds per sample of any training, interpolated from the recorded ones."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+        self.recipe, self.evaluations = recipe, 1
         cells: dict[tuple[float, float, float], list[float]] = defaultdict(list)
         timed: dict[int, list[float]] = defaultdict(list)
         for row in recipe.rows:
@@ -165,19 +166,28 @@ class Trainings:
         beaten = stopping.verdict(measurement, threshold, samples) if threshold else None
         if beaten:
             return beaten, measurement, START_S + ASKED_AFTER_S
+        for share in range(1, self._law.evaluations + 1):
+            measurement = self._evaluated(measurement, trial, samples * share // self._law.evaluations, speed)
+            seconds = START_S + measurement.samples / speed + share * EVALUATION_S
+            beaten = stopping.verdict(measurement, threshold, samples) if threshold else None
+            if beaten and share < self._law.evaluations:
+                return beaten, measurement, seconds
+        schedule = Schedule(rate, rate / 10 if self._law.evaluations == 1 else rate, samples)
+        return Outcome(Status.COMPLETED), replace(measurement, schedule=schedule, ended=True), seconds
+
+    def _evaluated(self, measured: Measurement, trial: Trial, samples: int, speed: float) -> Measurement:
+        """Returns the measurement with one more evaluation, after so many samples."""
+        batch, rate, _ = self._settings(trial.config)
         recipe, true = self._law.recipe, self._law.quality(batch, rate, samples)
         quality = min(true + self._rng.gauss(0, self._law.deviation), recipe.most)
-        measurement = replace(
-            measurement,
+        return replace(
+            measured,
             quality=quality,
             quality_samples=samples,
             samples=samples,
-            curve=(Evaluation(samples, samples / speed, quality),),
+            curve=(*measured.curve, Evaluation(samples, samples / speed, quality)),
             scores={recipe.score: recipe.sign * quality},
-            schedule=Schedule(rate, rate / 10, samples),
-            ended=True,
         )
-        return Outcome(Status.COMPLETED), measurement, START_S + samples / speed + EVALUATION_S
 
     def race(self, members: Sequence[Trial]) -> tuple[Outcome, Measurement, float]:
         lengths = {member.number: self._space.samples(member.config) for member in members}
@@ -321,11 +331,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--deviation", type=float, help="SD of the score between equal trainings")
+    parser.add_argument("--evaluations", type=int, default=1, help="several: at a constant rate")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     law = Law(RECIPES[given.recipe])
-    law.deviation = given.deviation or law.deviation
+    law.deviation, law.evaluations = given.deviation or law.deviation, given.evaluations
     space, minutes = law.recipe.read_space(), given.minutes or law.recipe.minutes
     budget = space.budget.model_copy(update={"time": minutes * 60})
     space = space.model_copy(update={"budget": budget})

@@ -194,9 +194,20 @@ class History(TrialLog):
     def equal_trainings_per_s(self, trial: Trial) -> float:
         """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
 
-        If lengths are not planned, a training is as long as the trial's.
+        If the length that they need is unknown, a training is as long as the trial's.
         """
-        return self.surely_per_s(trial) / (self.needed_samples(trial) or self.length(trial))
+        needed = self.needed_samples(trial) or self._seems_to_need(trial)
+        return self.surely_per_s(trial) / (needed or self.length(trial))
+
+    def _seems_to_need(self, trial: Trial) -> float | None:
+        """Returns the samples that a stopped trial's settings need, had it gone on as the baseline does."""
+        last = next(reversed(trial.measurement.curve), None)
+        if last is None or self.baseline_quality is None:
+            return None
+        expected = curves.quality_at(self.baseline_curve, round(last.samples * self.length_ratio(trial)))
+        if expected is None:
+            return None
+        return self.needs.extrapolated(self.length(trial), self.baseline_quality + last.quality - expected)
 
     def is_long_enough(self, trial: Trial) -> bool:
         """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.

@@ -19,7 +19,7 @@ from autotune.judging.measurement.speeds import Speeds
 from autotune.space.space import Space
 
 _WITHOUT_LENGTH = frozenset({LENGTH})
-_FURTHEST = 4.0  # times a training's length: beyond it nothing is predicted
+_SHORTEST, _LONGEST = 1 / 4, 64.0  # times a training's length: nothing is predicted beyond
 # Relative SD of the samples to a target between seeds: 0.06 to 0.22 in the tables of docs/benchmarks.md.
 _PRIOR_SCATTER, _PRIOR_DEGREES = 0.15, 4
 _NEAR = 0.3  # of log lengths: trainings that are averaged, because seeds vary
@@ -77,12 +77,16 @@ class LengthNeeds:
         for length, quality in points:
             by_length[length].append(quality)
         closest = min(by_length, key=lambda length: abs(statistics.fmean(by_length[length]) - target))
-        if not self.rate:
-            return math.exp(closest)
         near = [point for point in points if abs(point[0] - closest) <= _NEAR]
         length, quality = (statistics.fmean(values) for values in zip(*near, strict=True))
-        more = (target - quality) / self.rate
-        return math.exp(length + max(-math.log(_FURTHEST), min(more, math.log(_FURTHEST))))
+        return self.extrapolated(math.exp(length), quality) or math.exp(closest)
+
+    def extrapolated(self, samples: float, quality: float) -> float | None:
+        """Returns the samples that settings with `quality` after `samples` need; None without a rate."""
+        if not self.rate or self._quality is None:
+            return None
+        times = math.exp(min((self._quality - quality) / self.rate, math.log(_LONGEST)))
+        return samples * max(_SHORTEST, times)
 
 
 def _settings(trial: Trial) -> tuple[Key, str]:

@@ -1,5 +1,6 @@
 """Decides from the figures of all trials whether a running one may still win. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,6 +44,7 @@ class Threshold:
     metric: Metric = field(default_factory=lambda: Metric("quality"))
     shared: tuple[int, ...] = ()  # numbers of the running trials that others run alongside
     times_late: float = 1.0  # a trial is too late after so many times a rival's seconds to the target
+    rate: float = 0.0  # quality gained per factor e of a training's length, if lengths are planned
 
 
 def threshold(history: History) -> Threshold:
@@ -60,6 +62,7 @@ def threshold(history: History) -> Threshold:
         (best,) if best else (),
         curve=() if is_free else history.baseline_curve,
         keep=history.least_share,
+        rate=history.needs.rate or 0.0,
     )
 
 
@@ -113,7 +116,7 @@ def verdict(running: Measurement, threshold: Threshold, samples: int) -> Outcome
     at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))
     return (
         _too_slow(at_equal_shares, threshold, samples)
-        or _too_poor(running, at_equal_shares, threshold)
+        or _too_poor(running, at_equal_shares.curve, threshold, samples)
         or _too_late(running, threshold)
     )
 
@@ -158,26 +161,49 @@ def explain_slower(
     throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int
 ) -> str | None:
     """Returns a line if a training of `samples` certainly takes longer than the rival's, else None."""
-    if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
+    most = _most_per_s(throughput, threshold)
+    if throughput is None or most is None or most / samples >= rival.samples_per_s / rival.samples:
         return None
-    most = throughput.samples_per_s + throughput.half_width_per_s
-    if most * (1 + curves.SURE * threshold.drift) / samples >= rival.samples_per_s / rival.samples:
-        return None
-    unit = threshold.metric.unit
+    unit, seen = threshold.metric.unit, throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
     if samples != rival.samples:
         theirs_s = rival.samples / rival.samples_per_s
-        return f"{samples:,} {unit} take {samples / most:.0f} s; trial {rival.number} takes {theirs_s:.0f} s"
-    return f"at most {most:.1f} {unit}/s; trial {rival.number} reaches {rival.samples_per_s:.1f}"
+        return f"{samples:,} {unit} take {samples / seen:.0f} s; trial {rival.number} takes {theirs_s:.0f} s"
+    return f"at most {seen:.1f} {unit}/s; trial {rival.number} reaches {rival.samples_per_s:.1f}"
 
 
-def _too_poor(running: Measurement, at_equal_shares: Measurement, threshold: Threshold) -> Outcome | None:
-    if not _is_out_of_reach(at_equal_shares.curve, threshold.curve, threshold.keep, threshold):
+def _most_per_s(throughput: Throughput | None, threshold: Threshold) -> float | None:
+    """Returns the upper end of a speed, drift included; None while the steps are too few."""
+    if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
-    reference = curves.quality_at(threshold.curve, at_equal_shares.curve[-1].samples) or 0.0
+    return (throughput.samples_per_s + throughput.half_width_per_s) * (1 + curves.SURE * threshold.drift)
+
+
+def _too_poor(
+    running: Measurement, at_equal_shares: Sequence[Evaluation], threshold: Threshold, samples: int
+) -> Outcome | None:
+    more = _gain_of_longest(running, threshold, samples)
+    longest = tuple(replace(point, quality=point.quality + more) for point in at_equal_shares)
+    if not _is_out_of_reach(longest, threshold.curve, threshold.keep, threshold):
+        return None
+    reference = (curves.quality_at(threshold.curve, at_equal_shares[-1].samples) or 0.0) - more
     quality, baseline_quality = map(threshold.metric.turned, (running.curve[-1].quality, reference))
     after = f"after {running.curve[-1].samples:,} {threshold.metric.unit}"
-    reason = f"{threshold.metric.name} {quality:.4f} {after}; the baseline had {baseline_quality:.4f} by then"
+    had = "would have, as short, about" if more else "had"
+    reason = (
+        f"{threshold.metric.name} {quality:.4f} {after}; the baseline {had} {baseline_quality:.4f} by then"
+    )
     return _stopped(StoppedFor.POOR, reason)
+
+
+def _gain_of_longest(running: Measurement, threshold: Threshold, samples: int) -> float:
+    """Returns the quality that a trial of `samples` would gain by the longest training that may still win.
+
+    That one takes as long as the rival's; without a comparable rival, it is as long as the baseline's.
+    """
+    most, longest = _most_per_s(running.throughput, threshold), float(threshold.samples)
+    for rival in _like(running, threshold):
+        longest = most * rival.samples / rival.samples_per_s if most else longest
+    return threshold.rate * math.log(max(1.0, longest / samples))
 
 
 def _too_late(running: Measurement, threshold: Threshold) -> Outcome | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.core.measurement import Evaluation
 from autotune.core.trial import Repeat
 from autotune.judging.decisions import objective, planning
 from autotune.judging.decisions.history import History
@@ -29,6 +30,12 @@ def pair(trained):
     return [trained(0, WHOLE, QUALITY), trained(1, WHOLE // 2, QUALITY - 0.04)]
 
 
+def with_curve(trial, qualities):
+    """Returns `trial` with these qualities by samples."""
+    curve = tuple(Evaluation(samples, samples / 10, quality) for samples, quality in qualities.items())
+    return replace(trial, measurement=replace(trial.measurement, curve=curve))
+
+
 @pytest.fixture
 def needs(planned):
     return lambda trials, slack=0.0: LengthNeeds(trials, planned, QUALITY, slack)
@@ -44,9 +51,10 @@ def test_close_lengths_give_no_rate(trained, pair, needs):
 
 
 @pytest.mark.parametrize(
-    ("quality", "samples"), [(0.3, 20_000), (0.26, 40_000), (0.34, 10_000), (0.0, 80_000), (0.9, 5_000)]
+    ("quality", "samples"),
+    [(0.3, 20_000), (0.26, 40_000), (0.34, 10_000), (0.1, 640_000), (0.0, 1_280_000), (0.9, 5_000)],
 )
-def test_needed_samples_follow_the_rate_up_to_a_factor_of_4(trained, pair, needs, quality, samples):
+def test_needed_samples_follow_the_rate_within_bounds(trained, pair, needs, quality, samples):
     other = trained(2, WHOLE, quality, learning_rate=2e-4)
     assert needs([*pair, other]).samples(other) == pytest.approx(samples)
 
@@ -114,6 +122,18 @@ def test_only_completed_trainings_count(trained, pair, needs, make_trial):
     known = needs([*pair, *others])
     assert [known.samples(trial) for trial in others] == [None] * 4
     assert known.rate == pytest.approx(RATE)
+
+
+def test_a_stopped_training_seems_to_need_what_its_last_evaluation_lacks(trained, pair, planned):
+    """Stopped halfway through a quarter of the length, as good as a quarter of the baseline, or worse."""
+    baseline = with_curve(pair[0], {5000: 0.2, 10_000: 0.25, WHOLE: QUALITY})
+    key = {"learning_rate": 2e-4, "stopped": True}
+    as_good = with_curve(trained(2, WHOLE // 4, 0.0, **key), {WHOLE // 8: 0.25 - 2 * 0.04})
+    worse = with_curve(as_good, {WHOLE // 8: 0.25 - 4 * 0.04})
+    history = History([baseline, pair[1], as_good], planned)
+    usual = history.equal_trainings_per_s(baseline)
+    assert history.equal_trainings_per_s(as_good) == pytest.approx(usual)
+    assert history.after(worse).equal_trainings_per_s(worse) == pytest.approx(usual / 4)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Stopping rules, and the rivals that a running trial is compared with."""
 
+import math
 import random
 from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Measurement, Throughput
+from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.metric import Metric
 from autotune.core.trial import Repeat, Status, StoppedFor
 from autotune.judging.decisions import stopping
@@ -125,6 +126,30 @@ def test_qualities_are_compared_at_equal_shares_of_a_training():
     assert why_stop(measure(curve=[0.05, 0.1]), threshold, samples=200) == reason
     assert why_stop(measure(curve=[0.2, 0.4]), threshold, samples=200) is None
     assert why_stop(measure(curve=[0.05, 0.1, 0.15, 0.2]), threshold, samples=800) is None
+
+
+def test_a_short_trial_may_be_worse_by_what_the_longest_training_would_gain():
+    """A trial of a quarter of the length lacks two doublings, which here are worth 0.2."""
+    threshold = Threshold(
+        rivals=AHEAD.rivals, samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02, rate=0.1 / math.log(2)
+    )
+    quarter = {"samples": WHOLE // 4}
+    at_half, at_three_quarters = Evaluation(50, 5.0, 0.01), Evaluation(75, 7.5, 0.11)
+    short = replace(measure(), curve=(at_half, at_three_quarters))
+    assert why_stop(short, threshold, **quarter) is None
+    assert why_stop(short, replace(threshold, rate=0.0), **quarter) is not None
+    poorer = replace(short, curve=(replace(at_half, quality=-0.1), replace(at_three_quarters, quality=0.0)))
+    reason = "quality 0.0000 after 75 samples; the baseline would have, as short, about 0.1000 by then"
+    assert why_stop(poorer, threshold, **quarter) == reason
+
+
+def test_a_faster_trial_may_train_longer_than_its_rival():
+    threshold = Threshold(
+        rivals=AHEAD.rivals, samples=WHOLE, curve=BASELINE, keep=0.95, noise=0.02, rate=0.1 / math.log(2)
+    )
+    poor = [0.07, 0.11]
+    assert why_stop(measure(110.0, curve=poor), threshold) is not None
+    assert why_stop(measure(200.0, curve=poor), threshold) is None, "twice as long, it would gain 0.1"
 
 
 def test_the_quality_to_keep_is_a_share_of_the_gain():
