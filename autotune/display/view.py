@@ -20,7 +20,7 @@ from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
-from autotune.space import configurations
+from autotune.space import configurations, lengths
 from autotune.space.naming import flatten
 from autotune.space.sections import Objective
 from autotune.workloads.base import Workload
@@ -294,7 +294,9 @@ def final_qualities(claim: Claim, history: History) -> str:
     baseline = len(history.runs_of(0))
     runs = f"{claim.seeds} seeds each" if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
     answer = "not worse than " if claim.answer is qualities.QualityAnswer.KEPT else ""
-    return f"Final {goal.quality} {ours}, {answer}the baseline's {theirs} ({runs})"
+    share = lengths.miniature(history.space)
+    final = f"In trials of {words.share(share)} of the training, final" if share else "Final"
+    return f"{final} {goal.quality} {ours}, {answer}the baseline's {theirs} ({runs})"
 
 
 def race_result(race: Trial) -> str:

@@ -120,6 +120,13 @@ def completed(space: Space) -> Space:
     return space.revised(budget={"samples_per_trial": whole}, training=training)
 
 
+def miniature(space: Space) -> float | None:
+    """Returns the share of the user's training that a trial has, None if trials are whole trainings."""
+    plan, training = knob(space), space.training.samples
+    share = space.budget.samples_per_trial / training if plan and training else 1.0
+    return share if share < 1 - _ROUNDING else None
+
+
 def mistakes(space: Space) -> Iterator[str]:
     """Yields mistakes in the length settings."""
     plan = space.knobs.get(LENGTH)

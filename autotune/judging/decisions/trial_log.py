@@ -10,6 +10,7 @@ from autotune.core.settings import LENGTH, Config, settings_key
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, planning, quality
 from autotune.judging.measurement import curves
+from autotune.space import lengths
 from autotune.space.space import Space
 
 WITHOUT_LENGTH = frozenset({LENGTH})
@@ -72,7 +73,7 @@ class TrialLog:
         trainings. Runs beside other trials do not count, and neither do interrupted ones, whose `seconds`
         begin with their last start.
         """
-        if not planning.is_wanted(self.space):
+        if not planning.is_wanted(self.space) or lengths.miniature(self.space):
             return None
         whole = [
             run.seconds + self._missing_evaluations_s(run)

@@ -422,6 +422,18 @@ def test_a_confirmed_loss_is_shown_in_the_users_sign(make_trial, space, confirmi
     assert view.final_qualities(unjudged, history).endswith("(3 and 4 seeds)")
 
 
+def test_qualities_of_miniatures_are_named_so(make_trial, planned, confirming):
+    miniature = planned.revised(training={"samples": 40_000})
+    config = planned.baseline_config
+    trials = [
+        make_trial(0, 20, curve=[0.1, 0.2], **config),
+        make_trial(1, 60, curve=[0.1, 0.2], **{**config, "precision": "bf16"}),
+    ]
+    history = History([*trials, *confirming(trials, 1)], miniature)
+    text = view.confirmation(claims.claim(1, history), history)
+    assert "In trials of 50% of the training, final bleu_4 0.2000, not worse than the baseline's" in text
+
+
 def leaking(trial, per_sample=65_536.0):
     """Returns `trial` with a peak of 2 GiB of 32 that grew by `per_sample` bytes."""
     slope = Slope(per_sample, 0.9 * per_sample, 1.1 * per_sample)

@@ -116,6 +116,14 @@ def test_a_slow_start_can_cancel_faster_steps(raced, planned):
     assert refuted.why_not == "from start to end, a run takes 1m 50s instead of 1m 40s"
 
 
+def test_a_miniature_does_not_tell_how_long_the_training_takes(raced, planned):
+    """Of the training, starting and compiling are a smaller part."""
+    longer = planned.revised(training={"samples": 100_000})
+    history = History(trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 110.0}), longer)
+    assert claims.claim(2, history).holds
+    assert history.runs_s(history.trial(2), history.trial(0)) == []
+
+
 def test_runs_that_went_on_after_an_interruption_do_not_tell_how_long_one_takes(raced, planned):
     trials = trained(raced, {0: 20_000, 2: 10_000}, {0: 100.0, 2: 110.0})
     last = trials[-1]
