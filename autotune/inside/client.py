@@ -40,5 +40,6 @@ def workdir() -> Path | None:
 
 def settings() -> dict[str, Any]:
     """Returns the trial's settings, {} outside of a trial."""
-    values: dict[str, Any] = json.loads(os.environ.get(wire.SETTINGS, "{}"))
+    text = os.environ.get(wire.SETTINGS) or os.environ.get(wire.OVERRIDES)  # an exported command may have one
+    values: dict[str, Any] = json.loads(text or "{}")
     return values

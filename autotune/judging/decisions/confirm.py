@@ -96,6 +96,7 @@ def next_step(history: History) -> Proposal | None:
     if again := _quickest_again(history):
         return again
     unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
+    unraced = [t for t in unraced if not _was_behind(t, standing, history)]
     if unraced and not tested:
         return Proposal(history.trial(0).config, race=_members(unraced, history))
     leader = tested[0] if tested else _leader(standing, history)
@@ -147,6 +148,17 @@ def _tested(standing: Sequence[Trial], history: History) -> list[Trial]:
     raced = [t for t in standing if t.number in seeds and race_of(t.number, history) is not None]
     undecided = [t for t in raced if not claim(t.number, history).is_done]
     return sorted(undecided, key=lambda t: seeds.index(t.number))
+
+
+def _was_behind(trial: Trial, standing: Sequence[Trial], history: History) -> bool:
+    """Returns True if another finalist that still stands was certainly ahead of `trial` in a race."""
+    for race in (t for t in history.trials if t.completed and trial.number in t.race):
+        lengths = {number: history.length(history.trial(number)) for number in race.race}
+        trainings = racing.Trainings(race.measurement.slices, lengths)
+        others = (t.number for t in standing if t.number in race.race and t.number != trial.number)
+        if any(trainings.is_behind(trial.number, other) for other in others):
+            return True
+    return False
 
 
 def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:

@@ -73,8 +73,12 @@ class Trainings:
         lead = self.ratio(number, level=_DROP_LEVEL)
         if lead is None or lead.is_below(1 + EQUAL):
             return True
-        rivals = (self.ratio(number, other, _DROP_LEVEL) for other in self._others if other != number)
-        return any(rival is not None and rival.is_below(1) for rival in rivals)
+        return any(self.is_behind(number, other) for other in self._others if other != number)
+
+    def is_behind(self, number: int, other: int) -> bool:
+        """Returns True if the training of `number` certainly ends later than `other`'s."""
+        lead = self.ratio(number, other, _DROP_LEVEL)
+        return lead is not None and lead.is_below(1)
 
     def _is_decided(self, remaining: Sequence[int]) -> bool:
         """Returns True if the fastest member is certainly ahead, and no other may be 5% ahead of it."""

@@ -94,10 +94,12 @@ class FrameworkWorkload(CommandWorkload):
         """Adds the hook, first on PYTHONPATH, and the settings that it applies to the unchanged script."""
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
-        put_in = json.dumps(calls.put_in(settings, self.framework.objects))
-        given = {wire.OVERRIDES: put_in, wire.SETTINGS: json.dumps(dict(settings))}
+        put_in = calls.put_in(settings, self.framework.objects)
+        is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
+        further = {wire.SETTINGS: dict(settings)} if is_built or put_in != settings else {}
+        given = {wire.OVERRIDES: put_in, **further}
         return [
             *super()._assignments(settings, values),
             f"PYTHONPATH={word(str(SITE))}{behind}",
-            *(f"{name}={word(text)}" for name, text in given.items()),
+            *(f"{name}={word(json.dumps(value))}" for name, value in given.items()),
         ]

@@ -47,7 +47,8 @@ def test_importing_it_imports_only_the_standard_library():
 
 
 def test_outside_of_a_trial_nothing_happens(wire, monkeypatch):
-    for name in (autotune_wire.SOCKET, autotune_wire.WORKDIR, autotune_wire.SETTINGS):
+    wired = autotune_wire.SOCKET, autotune_wire.WORKDIR, autotune_wire.SETTINGS, autotune_wire.OVERRIDES
+    for name in wired:
         monkeypatch.delenv(name, raising=False)
     autotune.report(samples=1, anything=object())
     assert not autotune.should_stop()
@@ -60,6 +61,12 @@ def test_a_trial_knows_its_directory_and_its_settings(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     assert autotune.workdir() == tmp_path
     assert autotune.settings() == {"optim": {"lr": 0.5}, "sizes": [1, 2]}
+
+
+def test_an_exported_command_may_only_have_the_settings_that_are_put_in(monkeypatch):
+    monkeypatch.delenv(autotune_wire.SETTINGS, raising=False)
+    monkeypatch.setenv(autotune_wire.OVERRIDES, '{"optimizer": {"lr": 0.5}}')
+    assert autotune.settings() == {"optimizer": {"lr": 0.5}}
 
 
 def test_a_failure_to_send_is_printed_and_not_raised(inbox):

@@ -112,6 +112,16 @@ def test_a_contender_left_undecided_is_raced_alone(trials, space, make_trial):
     assert confirm.next_step(History([*trials, close, failed], space)).race == (0, 3)
 
 
+def test_a_contender_that_was_surely_behind_is_not_raced_again(trials, space, make_trial):
+    """It may not be slower than the baseline, but it matters only if the other one is refuted."""
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    race = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 2.0, 4: 1.02}, apart=0.04))
+    history = History([*trials, close, race], space)
+    assert claims.race_of(4, history) is None
+    step = confirm.next_step(history)
+    assert (step.race, step.repeat.of in {0, 3}) == ((), True)
+
+
 def test_a_finalist_whose_seeds_have_begun_is_decided_before_another_is_raced(trials, space, make_trial):
     race = make_trial(4, race=(0, 3), slices=slices_of({3: 2.0}, apart=0.01))
     seed = make_trial(5, 30, curve=[0.2], half_width=0.1, repeat=Repeat(3, 1))

@@ -90,6 +90,13 @@ def test_the_winner_trains_with_the_script_as_it_is(made):
     assert f" PYTHONPATH={word(str(SITE))}:/own " in own
 
 
+def test_the_winners_line_says_each_setting_once(made):
+    line = made().command_line(SETTINGS)
+    assert (line.count("batch_size"), line.count(" AUTOTUNE_SETTINGS=")) == (1, 0)
+    assert " AUTOTUNE_SETTINGS=" in made(None, build="script:build").command_line(SETTINGS)
+    assert " AUTOTUNE_SETTINGS=" in made("python script.py {a}").command_line({"a": 1, **SETTINGS})
+
+
 def test_a_function_uses_every_setting_and_a_script_those_of_its_objects(made):
     built = made(None, build="script:build")
     built.check({"a": 1, **SETTINGS})
