@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
 from autotune.core.errors import InputError
@@ -38,6 +39,9 @@ def private() -> Iterator[Guardian]:
         yield guardian
     finally:
         _use(before)
+        with suppress(ChildProcessError):  # it was killed
+            # Its environment names the directory, so later processes could not be forked from it.
+            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way
         guardian.close()
         os.close(lock)
 

@@ -47,6 +47,22 @@ with scratch.private() as guardian:
 """
 
 
+# A process may have one private directory after the other, and starts processes in each.
+TWICE = """
+import multiprocessing, multiprocessing.util, sys
+from autotune.system import scratch
+multiprocessing.util.get_temp_dir()
+for _ in range(2):
+    with scratch.private():
+        listed = ("import os; os.listdir(os.environ['TMPDIR'])",)
+        process = multiprocessing.get_context("forkserver").Process(target=exec, args=listed)
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(1)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _own_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Uses a short temporary directory: in pytest's own, a socket's path would be too long."""
@@ -231,3 +247,8 @@ def test_the_next_process_removes_a_killed_ones_leftovers_but_not_those_in_use(t
     with scratch.directory(".check-", tmp_path):
         assert not list(tmp_path.glob(".check-*/trial"))
     assert [file.name for file in tmp_path.iterdir()] == [".check-a file"]
+
+
+def test_processes_are_forked_in_the_present_directory() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
