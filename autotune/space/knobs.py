@@ -211,7 +211,7 @@ class PlannedLength(BaseModel):
     epochs: _Names = Field((), description="settings that count epochs")
     samples: _Names = Field((), description="settings that count samples")
     share: tuple[float, float] = Field(
-        (0.25, 2.0), description="[shortest, longest] that may be planned, as shares of the baseline's length"
+        (0.1, 2.0), description="[shortest, longest] that may be planned, as shares of the baseline's length"
     )
 
     @model_validator(mode="after")

@@ -163,10 +163,10 @@ def test_at_equal_speed_the_shorter_training_wins():
 def test_equal_settings_are_rarely_called_faster():
     """The true share is below 1%; so few races can only tell it from 2%."""
     rng, claimed = random.Random(1), 0
-    for _ in range(500):
+    for _ in range(200):
         found = turns.ratio(raced((100, 100), rng, walk=0.02), 1, 0)
         claimed += found.low > 1
-    assert claimed <= 10
+    assert claimed <= 4
 
 
 def test_a_gain_of_two_is_decided_soon():
