@@ -7,11 +7,13 @@ user can enter it. As it is in the environment of the search's processes, it als
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 from autotune.core.errors import InputError
 from autotune.system import cgroup
@@ -39,11 +41,18 @@ def private() -> Iterator[Guardian]:
         yield guardian
     finally:
         _use(before)
-        with suppress(ChildProcessError):  # it was killed
-            # Its environment names the directory, so later processes could not be forked from it.
-            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way
+        _end_fork_server()
         guardian.close()
         os.close(lock)
+
+
+def _end_fork_server() -> None:
+    """Ends multiprocessing's fork server: its environment names a directory that will be gone."""
+    server: Any = forkserver._forkserver  # there is no public way
+    if pid := server._forkserver_pid:
+        with suppress(OSError):  # it has ended
+            os.kill(pid, signal.SIGKILL)  # it might hang in an import
+            server._stop()
 
 
 def _use(directory: str | None) -> None:
