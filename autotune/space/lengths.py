@@ -108,16 +108,18 @@ def endless(space: Space, config: Config, times: int) -> Config:
 def completed(space: Space) -> Space:
     """Returns the space with trials as long as the user's training, or as `samples_per_trial` if given.
 
-    They are of whole steps or epochs.
+    They are of whole steps or epochs, or else less than one.
     """
-    if knob(space) is None:
+    plan = knob(space)
+    if plan is None:
         return space
     length = training_length(space) or space.budget.samples_per_trial
     if "samples_per_trial" not in space.budget.model_fields_set:
         space = space.revised(budget={"samples_per_trial": length})
-    whole = planned(space, {}, space.budget.samples_per_trial)
-    training = {"samples": space.training.samples or length}
-    return space.revised(budget={"samples_per_trial": whole}, training=training)
+    asked, training = space.budget.samples_per_trial, {"samples": space.training.samples or length}
+    is_part = asked < (_samples_each(space, plan, space.baseline) or 1)
+    samples = asked if is_part else planned(space, {}, asked)
+    return space.revised(budget={"samples_per_trial": samples}, training=training)
 
 
 def miniature(space: Space) -> float | None:

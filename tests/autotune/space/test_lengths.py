@@ -107,8 +107,10 @@ def test_trials_may_be_miniatures_of_the_training():
     assert (half["max_iters"], half["warmup_iters"]) == (250, 12)
 
 
-@pytest.mark.parametrize(("given", "samples", "epochs"), [(640, 600, 6), (660, 700, 7), (20, 100, 1)])
-def test_a_miniature_has_whole_epochs(given, samples, epochs):
+@pytest.mark.parametrize(
+    ("given", "samples", "epochs"), [(640, 600, 6), (660, 700, 7), (100, 100, 1), (20, 20, 1)]
+)
+def test_a_miniature_has_whole_epochs_or_is_a_part_of_one(given, samples, epochs):
     space = build(EPOCHS, more=f"{OF_EPOCHS}\nbudget: {{samples_per_trial: {given}}}")
     assert (space.baseline_config["length"], space.training.samples) == (samples, 1000)
     assert changes(space)["epochs"] == epochs
