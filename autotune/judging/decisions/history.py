@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Self
 
 from autotune.core.measurement import Measurement
-from autotune.core.settings import LENGTH, settings_key
+from autotune.core.settings import LENGTH
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, quality
 from autotune.judging.decisions.objective import Reason
 from autotune.judging.decisions.planning import LengthNeeds, ToTarget
-from autotune.judging.decisions.trial_log import WITHOUT_LENGTH, TrialLog
+from autotune.judging.decisions.trial_log import TrialLog
 from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.speeds import RelativeSpeeds, Speeds, has_interval
@@ -183,31 +183,24 @@ class History(TrialLog):
             return None
         if self.computes_the_same(trial, at_any_length=True):
             return float(self.length(self.baseline))
-        return self.needs.samples(trial)
+        return self.needs.samples(trial) or (self._seems_to_need(trial) if trial.stopped else None)
 
-    def computes_the_same(self, trial: Trial, *, at_any_length: bool = False) -> bool:
-        """Returns True if a trial computes the same as the baseline, up to the order of operations."""
-        same = self.space.known.same_figures
-        ignored = same | WITHOUT_LENGTH if at_any_length else same
-        return trial.key_without(ignored) == settings_key(self.space.baseline_config, ignored)
+    def _seems_to_need(self, trial: Trial) -> float | None:
+        """Returns the samples that a stopped trial's settings need, had it gone on as the baseline does."""
+        curve = curves.scaled(trial.measurement.curve, self.length_ratio(trial))
+        expected = curves.quality_at(self.baseline_curve, curve[-1].samples) if curve else None
+        if expected is None or self.baseline_quality is None:
+            return None
+        return self.needs.extrapolated(
+            self.length(trial), self.baseline_quality + curve[-1].quality - expected
+        )
 
     def equal_trainings_per_s(self, trial: Trial) -> float:
         """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
 
         If the length that they need is unknown, a training is as long as the trial's.
         """
-        needed = self.needed_samples(trial) or self._seems_to_need(trial)
-        return self.surely_per_s(trial) / (needed or self.length(trial))
-
-    def _seems_to_need(self, trial: Trial) -> float | None:
-        """Returns the samples that a stopped trial's settings need, had it gone on as the baseline does."""
-        last = next(reversed(trial.measurement.curve), None)
-        if last is None or self.baseline_quality is None:
-            return None
-        expected = curves.quality_at(self.baseline_curve, round(last.samples * self.length_ratio(trial)))
-        if expected is None:
-            return None
-        return self.needs.extrapolated(self.length(trial), self.baseline_quality + last.quality - expected)
+        return self.surely_per_s(trial) / (self.needed_samples(trial) or self.length(trial))
 
     def is_long_enough(self, trial: Trial) -> bool:
         """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.

@@ -18,7 +18,7 @@ from autotune.judging.measurement import curves
 from autotune.judging.measurement.speeds import Speeds
 from autotune.space.space import Space
 
-_WITHOUT_LENGTH = frozenset({LENGTH})
+WITHOUT_LENGTH = frozenset({LENGTH})
 _SHORTEST, _LONGEST = 1 / 4, 64.0  # times a training's length: nothing is predicted beyond
 # Relative SD of the samples to a target between seeds: 0.06 to 0.22 in the tables of docs/benchmarks.md.
 _PRIOR_SCATTER, _PRIOR_DEGREES = 0.15, 4
@@ -91,7 +91,7 @@ class LengthNeeds:
 
 def _settings(trial: Trial) -> tuple[Key, str]:
     """Returns a key of the settings and code of a trial, without its length and seed."""
-    return trial.key_without(_WITHOUT_LENGTH), trial.measurement.revision
+    return trial.key_without(WITHOUT_LENGTH), trial.measurement.revision
 
 
 class ToTarget:

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from autotune.core.measurement import Evaluation
-from autotune.core.settings import LENGTH, Config, settings_key
+from autotune.core.settings import Config, settings_key
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.decisions import objective, planning, quality
 from autotune.judging.measurement import curves
 from autotune.space import lengths
 from autotune.space.space import Space
-
-WITHOUT_LENGTH = frozenset({LENGTH})
 
 
 class TrialLog:
@@ -46,8 +44,8 @@ class TrialLog:
 
     def trained_alike(self, config: Config) -> list[Trial]:
         """Returns the searched trials with the settings of `config`, at any length."""
-        key = settings_key(config, WITHOUT_LENGTH)
-        return [t for t in self.searched if t.key_without(WITHOUT_LENGTH) == key]
+        key = settings_key(config, planning.WITHOUT_LENGTH)
+        return [t for t in self.searched if t.key_without(planning.WITHOUT_LENGTH) == key]
 
     @cached_property
     def baseline(self) -> Trial | None:
@@ -94,6 +92,12 @@ class TrialLog:
             return 0.0
         missing = self.space.samples(run.config) / every - len(measured.curve)
         return max(0.0, missing) * measured.outside.evaluation_s
+
+    def computes_the_same(self, trial: Trial, *, at_any_length: bool = False) -> bool:
+        """Returns True if a trial computes the same as the baseline, up to the order of operations."""
+        same = self.space.known.same_figures
+        ignored = same | planning.WITHOUT_LENGTH if at_any_length else same
+        return trial.key_without(ignored) == settings_key(self.space.baseline_config, ignored)
 
     def repeats_of(self, number: int) -> Sequence[Trial]:
         """Returns the repeats of trial `number`, running ones included."""

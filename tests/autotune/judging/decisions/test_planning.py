@@ -101,6 +101,18 @@ def test_if_seeds_vary_the_aim_is_above_the_baselines_quality(trained, pair, pla
     assert History(noisy, planned).needed_samples(other) == pytest.approx(WHOLE * math.exp(more))
 
 
+def test_the_baseline_needs_the_length_that_it_has_whatever_is_aimed_at(trained, pair, planned):
+    baseline = with_curve(pair[0], {10_000: 0.25, WHOLE: QUALITY})
+    repeats = [
+        replace(with_curve(baseline, {10_000: 0.25, WHOLE: quality}), number=2 + n, repeat=Repeat(0, n))
+        for n, quality in enumerate((0.27, 0.33))
+    ]
+    history = History([baseline, pair[1], *repeats], planned)
+    assert history.needs._quality > history.baseline_quality
+    usual = history.surely_per_s(baseline) / WHOLE
+    assert history.equal_trainings_per_s(baseline) == pytest.approx(usual)
+
+
 def test_without_a_rate_settings_need_the_length_that_they_had(trained, pair, needs):
     other = trained(2, 10_000, 0.1, learning_rate=2e-4)
     assert needs([pair[0], other]).samples(other) == pytest.approx(10_000)
