@@ -41,13 +41,13 @@ def private() -> Iterator[Guardian]:
         yield guardian
     finally:
         _use(before)
-        _end_fork_server()
+        end_fork_server()  # its environment names the directory
         guardian.close()
         os.close(lock)
 
 
-def _end_fork_server() -> None:
-    """Ends multiprocessing's fork server: its environment names a directory that will be gone."""
+def end_fork_server() -> None:
+    """Ends multiprocessing's fork server, if there is one: the next process to be forked starts another."""
     server: Any = forkserver._forkserver  # there is no public way
     if pid := server._forkserver_pid:
         with suppress(OSError):  # it has ended

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from autotune.system import scratch
 from autotune.system.cgroup import MemoryGroup
 from autotune.trials import cuda, runner
 from autotune.trials.order import Order
@@ -63,7 +64,7 @@ class ForkServer:
         process.join(_PRELOAD_S)
         if process.exitcode == cuda.BAD_FORK:
             self.context.set_forkserver_preload([runner.__name__])
-            forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way
+            scratch.end_fork_server()
             self.note = _WITHOUT_PRELOAD
         self._is_known_to_fork = True
 

@@ -95,8 +95,8 @@ def next_step(history: History) -> Proposal | None:
     tested = _tested(standing, history)
     if again := _quickest_again(history):
         return again
-    unraced = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
-    unraced = [t for t in unraced if not _was_behind(t, standing, history)]
+    undecided = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
+    unraced = [t for t in undecided if not _was_behind(t, standing, history)]
     if unraced and not tested:
         return Proposal(history.trial(0).config, race=_members(unraced, history))
     leader = tested[0] if tested else _leader(standing, history)

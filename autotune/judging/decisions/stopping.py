@@ -46,6 +46,11 @@ class Threshold:
     times_late: float = 1.0  # a trial is too late after so many times a rival's seconds to the target
     rate: float = 0.0  # quality gained per factor e of a training's length, if lengths are planned
 
+    @property
+    def moved(self) -> float:
+        """The factor by which the speed of equal settings may rise from run to run."""
+        return 1 + curves.SURE * self.drift
+
 
 def threshold(history: History) -> Threshold:
     """Returns the bar for running trials, given the trials so far."""
@@ -161,21 +166,20 @@ def explain_slower(
     throughput: Throughput | None, rival: Rival, threshold: Threshold, samples: int
 ) -> str | None:
     """Returns a line if a training of `samples` certainly takes longer than the rival's, else None."""
-    most = _most_per_s(throughput, threshold)
-    if throughput is None or most is None or most / samples >= rival.samples_per_s / rival.samples:
+    most, unit = _most_per_s(throughput), threshold.metric.unit
+    if most is None or most * threshold.moved / samples >= rival.samples_per_s / rival.samples:
         return None
-    unit, seen = threshold.metric.unit, throughput.samples_per_s + (throughput.half_width_per_s or 0.0)
     if samples != rival.samples:
         theirs_s = rival.samples / rival.samples_per_s
-        return f"{samples:,} {unit} take {samples / seen:.0f} s; trial {rival.number} takes {theirs_s:.0f} s"
-    return f"at most {seen:.1f} {unit}/s; trial {rival.number} reaches {rival.samples_per_s:.1f}"
+        return f"{samples:,} {unit} take {samples / most:.0f} s; trial {rival.number} takes {theirs_s:.0f} s"
+    return f"at most {most:.1f} {unit}/s; trial {rival.number} reaches {rival.samples_per_s:.1f}"
 
 
-def _most_per_s(throughput: Throughput | None, threshold: Threshold) -> float | None:
-    """Returns the upper end of a speed, drift included; None while the steps are too few."""
+def _most_per_s(throughput: Throughput | None) -> float | None:
+    """Returns the upper end of a speed; None while the steps are too few."""
     if throughput is None or throughput.half_width_per_s is None or throughput.steps < _FEWEST_STEPS:
         return None
-    return (throughput.samples_per_s + throughput.half_width_per_s) * (1 + curves.SURE * threshold.drift)
+    return throughput.samples_per_s + throughput.half_width_per_s
 
 
 def _too_poor(
@@ -188,11 +192,8 @@ def _too_poor(
     reference = (curves.quality_at(threshold.curve, at_equal_shares[-1].samples) or 0.0) - more
     quality, baseline_quality = map(threshold.metric.turned, (running.curve[-1].quality, reference))
     after = f"after {running.curve[-1].samples:,} {threshold.metric.unit}"
-    had = "would have, as short, about" if more else "had"
-    reason = (
-        f"{threshold.metric.name} {quality:.4f} {after}; the baseline {had} {baseline_quality:.4f} by then"
-    )
-    return _stopped(StoppedFor.POOR, reason)
+    had = f"{'would have, as short, about' if more else 'had'} {baseline_quality:.4f} by then"
+    return _stopped(StoppedFor.POOR, f"{threshold.metric.name} {quality:.4f} {after}; the baseline {had}")
 
 
 def _gain_of_longest(running: Measurement, threshold: Threshold, samples: int) -> float:
@@ -200,9 +201,10 @@ def _gain_of_longest(running: Measurement, threshold: Threshold, samples: int) -
 
     That one takes as long as the rival's; without a comparable rival, it is as long as the baseline's.
     """
-    most, longest = _most_per_s(running.throughput, threshold), float(threshold.samples)
-    for rival in _like(running, threshold):
-        longest = most * rival.samples / rival.samples_per_s if most else longest
+    most, rival = _most_per_s(running.throughput), next(iter(_like(running, threshold)), None)
+    longest = float(threshold.samples)
+    if most is not None and rival is not None:
+        longest = most * threshold.moved * rival.samples / rival.samples_per_s
     return threshold.rate * math.log(max(1.0, longest / samples))
 
 
