@@ -1,11 +1,11 @@
 """Compares training steps with a plain implementation, in samples/s by batch, precision and compilation.
 
-    python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile]
+    python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile default]
 
 The plain form (benchmarks/plain.py) is eager, in PyTorch's default precision, and computes the padding. Each
 side is a process, set up as its trainer does; they alternate steps over the same random batches with report
-lengths as in IU X-Ray, and the medians are compared. On a GPU every supported precision is run, with
---compile also compiled. Memory is the GPU's peak, or the process's without one; TFLOP/s count the model's own
+lengths as in IU X-Ray, and the medians are compared. `--together 4` prepares four configurations at once, and
+needs the memory of all. Memory is the GPU's peak, or the process's without one; TFLOP/s count the model's own
 operations without padding, and MFU is their share of a known GPU's dense peak.
 """
 
@@ -27,11 +27,13 @@ from autotune.core.flops import utilisation as utilised
 from r2gen import optim, precision
 from r2gen.clock import Stopwatch
 from r2gen.config import Config, parse
-from r2gen.data import normalise
+from r2gen.data import Batch, normalise
 from r2gen.errors import InputError
 from r2gen.host import tune_allocator
 from r2gen.model import R2Gen, loss_sum
+from r2gen.optim import Position
 from r2gen.packing import Packing
+from r2gen.step import Stepper
 
 VOCABULARY = 760
 LENGTHS = (14, 23, 28, 36, 46, 60, 60)  # quantiles of ids per report in IU X-Ray's training split
@@ -39,19 +41,20 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PARTS = ("input", "visual extractor", "relational memory", "rest", "optimizer")
-
+MODES = ("default", "reduce-overhead", "max-autotune")
 
 Step = Callable[[Tensor, Tensor, list[int]], None]
 Data = list[tuple[Tensor, Tensor, list[int]]]
 
 
 def batch(size: int, image_size: int, rng: random.Random) -> tuple[Tensor, Tensor, list[int]]:
-    """Returns images [B, 2, 3, S, S], targets [B, T], and the number of counted positions per report."""
+    """Returns images uint8 [B, 2, S, S], targets [B, T], and the number of counted positions per report."""
     lengths = [_length(rng) for _ in range(size)]
     targets = torch.zeros(size, max(lengths) + 2, dtype=torch.long)
     for row, length in enumerate(lengths):
         targets[row, 1 : length + 1] = torch.tensor([rng.randrange(1, VOCABULARY) for _ in range(length)])
-    return torch.randn(size, 2, 3, image_size, image_size), targets, [length + 1 for length in lengths]
+    images = torch.randint(256, (size, 2, image_size, image_size), dtype=torch.uint8)
+    return images, targets, [length + 1 for length in lengths]
 
 
 def _length(rng: random.Random) -> int:
@@ -67,7 +70,7 @@ def plain_step(config: Config) -> Step:
 
     def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
         del lengths
-        loss = plain.loss(model, images, targets)
+        loss = plain.loss(model, normalise(images), targets)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         nn.utils.clip_grad_value_(model.parameters(), config.grad_clip_value)
@@ -83,17 +86,13 @@ def our_step(config: Config) -> Step:
     precision.convert(model, config)
     if config.channels_last:
         model.visual_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    forward = model if config.compile == "off" else torch.compile(model, mode=config.compile)
-    optimizer, scaler = optim.optimizer(model, config), precision.Scaler(config)
+    stepper = Stepper(model, config)
 
     def run(images: Tensor, targets: Tensor, lengths: list[int]) -> None:
-        with precision.autocast(config):
-            summed = loss_sum(forward(images, targets, Packing.from_lengths(lengths, images.device)), targets)
-        torch.autograd.backward(scaler.scale(summed / sum(lengths)))
-        scaler.unscale(optimizer)
-        optim.clip(model.parameters(), config.grad_clip_value)
-        scaler.step(optimizer)
-        optimizer.zero_grad(set_to_none=True)
+        del lengths
+        size = len(images)
+        gradients = stepper.gradients([Batch(images, targets, torch.arange(size), ())])
+        stepper.update(gradients, Position(1, 0, size, size), 1)
 
     return run
 
@@ -125,7 +124,8 @@ def flops(config: Config, data: Data) -> int:
     model = R2Gen(parse({**config.model_dump(), "precision": "fp32"}), VOCABULARY).to(precision.device())
     images, targets, lengths = data[1]
     with FlopCounterMode(display=False) as counter:
-        summed = loss_sum(model(images, targets, Packing.from_lengths(lengths, images.device)), targets)
+        packing = Packing.from_lengths(lengths, images.device)
+        summed = loss_sum(model(normalise(images), targets, packing), targets)
         torch.autograd.backward(summed / sum(lengths))
     return int(counter.get_total_flops())
 
@@ -153,11 +153,10 @@ def shares(config: Config, data: Data) -> dict[str, float]:
     total = dict.fromkeys(PARTS, 0.0)
     for images, targets, lengths in data:
         packing = Packing.from_lengths(lengths, device)
-        pixels = torch.zeros(images.shape[:2] + images.shape[3:], dtype=torch.uint8)  # as a loader returns it
         watch = Stopwatch(device)
-        normalise(pixels.to(device))
+        views = normalise(images)
         watch.mark("input")
-        patches = torch.cat([model.visual_extractor(view) for view in images.unbind(1)], dim=1)
+        patches = torch.cat([model.visual_extractor(view) for view in views.unbind(1)], dim=1)
         torch.autograd.backward(patches.sum())
         watch.mark("visual extractor")
         decoder = model.encoder_decoder
@@ -178,11 +177,13 @@ def shares(config: Config, data: Data) -> dict[str, float]:
     return {part: value / whole for part, value in total.items()}
 
 
-def configurations(base: dict[str, Any], names: Sequence[str], *, compiled: bool) -> Iterator[Config]:
-    """Yields the named precisions that this machine supports, in both memory formats, compiled or not."""
+def configurations(
+    base: dict[str, Any], names: Sequence[str], modes: Sequence[str], formats: Sequence[bool]
+) -> Iterator[Config]:
+    """Yields the named precisions that this machine supports, in each memory format and compilation mode."""
     for name in names:
-        for channels_last in (False, True):
-            for mode in ("off", "default") if compiled else ("off",):
+        for channels_last in formats:
+            for mode in modes:
                 settings = {"precision": name, "compile": mode, "channels_last": channels_last}
                 config = parse({**base, **settings})
                 try:
@@ -198,32 +199,41 @@ def name_of(config: Config) -> str:
     return " ".join(filter(None, words))
 
 
-def compare(config: Config, size: int, steps: int) -> None:
-    """Prints one row: both sides alternating over the same batches, without the first step of each."""
+def compare(configs: Sequence[Config], size: int, steps: int) -> None:
+    """Prints a row for each of `configs`: all alternating over the same batches with the plain form.
+
+    The first step of each, which compiles, is taken at the same time, and does not count.
+    """
     context = multiprocessing.get_context("spawn")
     settings = {"precision": "torch-default", "compile": "off", "channels_last": False}
-    plainly = parse({**config.model_dump(), **settings})
-    pipes, seconds = [], ([], [])  # type: ignore[var-annotated]
-    for side, taken in enumerate((plainly, config)):
+    plainly = parse({**configs[0].model_dump(), **settings})
+    pipes = []
+    for side, config in enumerate((plainly, *configs)):
         ours, theirs = context.Pipe()
-        arguments = (theirs, taken, size, steps + 1)
+        arguments = (theirs, config.model_copy(update={"micro_batch_size": size}), size, steps + 1)
         context.Process(target=serve, args=arguments, kwargs={"ours": bool(side)}, daemon=True).start()
         pipes.append(ours)
-    for index in range(steps + 1):
+    for pipe in pipes:
+        pipe.send(0)
+    for pipe in pipes:
+        pipe.recv()
+    seconds: list[list[float]] = [[] for _ in pipes]
+    for index in range(1, steps + 1):
         for pipe, times in zip(pipes, seconds, strict=True):
             pipe.send(index)
             times.append(pipe.recv())
-    plain_s, ours_s = (statistics.median(times[1:]) for times in seconds)
     answers = []
     for pipe in pipes:
         pipe.send(None)
         answers.append(pipe.recv())
-    (plain_bytes, _, _), (our_bytes, parts, step_flops) = answers
-    rates = f"{size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x"
-    memory = f"{plain_bytes / 2**30:.1f} | {our_bytes / 2**30:.1f}"
-    shares_text = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
-    used = utilisation(step_flops / seconds[1][1] / 1e12, config.precision)
-    print(f"| {size} | {name_of(config)} | {rates} | {memory} | {used} | {shares_text} |", flush=True)
+    plain_s, (plain_bytes, _, _) = statistics.median(seconds[0]), answers[0]
+    for config, times, (our_bytes, parts, step_flops) in zip(configs, seconds[1:], answers[1:], strict=True):
+        ours_s = statistics.median(times)
+        rates = f"{size / plain_s:.2f} | {size / ours_s:.2f} | {plain_s / ours_s:.2f}x"
+        memory = f"{plain_bytes / 2**30:.1f} | {our_bytes / 2**30:.1f}"
+        shares_text = ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
+        used = utilisation(step_flops / times[0] / 1e12, config.precision)
+        print(f"| {size} | {name_of(config)} | {rates} | {memory} | {used} | {shares_text} |", flush=True)
 
 
 def main() -> None:
@@ -232,7 +242,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", nargs="*", choices=MODES, default=[])
+    parser.add_argument(
+        "--formats", nargs="+", choices=("plain", "channels_last"), default=["plain", "channels_last"]
+    )
+    parser.add_argument("--together", type=int, default=1)
     options = parser.parse_args()
     base = {"data": "none", **(SMALL if options.model == "small" else {})}
     speeds, memory = ("plain samples/s", "ours samples/s", "ratio"), ("plain GiB", "ours GiB")
@@ -240,8 +254,10 @@ def main() -> None:
     print("|".join(("", *(f" {name} " for name in columns), "")))
     print("| --- " * len(columns) + "|")
     for size in options.batches:
-        for config in configurations(base, options.precisions, compiled=options.compile):
-            compare(config, size, options.steps)
+        formats = [name == "channels_last" for name in options.formats]
+        found = list(configurations(base, options.precisions, ("off", *options.compile), formats))
+        for at in range(0, len(found), options.together):
+            compare(found[at : at + options.together], size, options.steps)
 
 
 if __name__ == "__main__":
