@@ -183,8 +183,9 @@ def _evaluation(checked: Checked, seen: Observed) -> Capability:
         f"one every {seen.every:,} {unit}{took}, {seen.evaluating_share:.0%} of the time; "
         f"a trial of {samples:,} has {count}"
     )
-    remedy = f"raise samples_per_trial to {FEWEST_EVALUATIONS * seen.every}, or evaluate more often"
-    return Capability("evaluations", count >= FEWEST_EVALUATIONS, detail, remedy)
+    fewest = min(FEWEST_EVALUATIONS, checked.space.budget.evaluations_per_trial)
+    remedy = f"raise samples_per_trial to {fewest * seen.every}, or evaluate more often"
+    return Capability("evaluations", count >= fewest, detail, remedy)
 
 
 def _count_evaluations(space: Space, seen: Observed) -> int:

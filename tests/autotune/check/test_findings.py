@@ -135,6 +135,11 @@ def test_everything_missing_is_reported_with_a_remedy(name, changes, detail):
     assert row.remedy
 
 
+def test_one_evaluation_is_enough_for_a_space_that_asks_for_one():
+    run = Run(records(steps=30, every=15), None, MEASURED)
+    assert rows(run=run, space=SPACE.revised(budget={"evaluations_per_trial": 1}))["evaluations"].ok
+
+
 def test_the_recommended_time_is_that_of_six_first_evaluations():
     # a start takes 2 s, and 40 samples at 72 samples in 5 s
     assert rows(again=None)["seed"].remedy == "check for longer, such as --time 1m"
