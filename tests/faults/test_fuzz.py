@@ -15,6 +15,7 @@ import random
 import shutil
 import string
 import sys
+import tempfile
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -135,6 +136,7 @@ def fuzz(request, soak):
 def say(main, arguments, codes=frozenset({0, 2})):
     """Returns the exit code of a command line, and its output; fails unless that is a single line."""
     out, err = io.StringIO(), io.StringIO()
+    tempfile.gettempdir()  # writes a file there if nobody has asked since it was last forgotten
     with watched() as written, redirect_stdout(out), redirect_stderr(err):
         code = main(arguments)
     said = err.getvalue()
