@@ -121,6 +121,7 @@ def test_a_search_uses_the_nodes_of_one_kind_and_says_where_every_trial_ran(tmp_
 ALL_AT_ONCE = SPACE.replace("toy_workload:fit", "all_at_once:fit").replace("trials: 3", "trials: 6")
 
 
+@pytest.mark.slow
 def test_a_node_that_joins_fills_with_trials(tmp_path):
     """No trial ends before six of them are running, on one CPU at first, and on six in the end."""
     with started(Started("a")) as cluster:

@@ -129,7 +129,7 @@ def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
         probe(scripts.GLOBALS, "--batch_size=8")
 
 
-@pytest.mark.parametrize("wished", ["", "test_loss"])
+@pytest.mark.parametrize("wished", [pytest.param("", marks=pytest.mark.slow), "test_loss"])
 def test_a_first_evaluation_that_comes_late_is_waited_for(probe: Probe, wished: str) -> None:
     found = probe(scripts.LATE, wishes=Wishes(score=wished))
     assert (found.score.name, found.minimize) == ("test_loss", True)
@@ -180,6 +180,7 @@ def test_a_length_without_effect_stays(probe: Probe) -> None:
     assert found.length is None
 
 
+@pytest.mark.slow
 def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +194,9 @@ def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
     assert "num_workers 0 -> 1: ended with exit code 1 before its first step, so it stays" in lines
 
 
-@pytest.mark.parametrize(("persistent", "fewest"), [("False", 0), ("True", 1)])
+@pytest.mark.parametrize(
+    ("persistent", "fewest"), [("False", 0), pytest.param("True", 1, marks=pytest.mark.slow)]
+)
 def test_no_workers_are_offered_unless_the_loader_refuses_that(
     probe: Probe, persistent: str, fewest: int
 ) -> None:

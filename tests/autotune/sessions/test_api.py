@@ -59,7 +59,7 @@ def test_an_error_of_the_program_ends_the_search_which_can_be_resumed_and_report
         if event["event"] == "progress":
             raise KeyboardInterrupt
 
-    slow = SPACE | {"baseline": {**SPACE["baseline"], "step_s": 0.1}}
+    slow = SPACE | {"baseline": {**SPACE["baseline"], "step_s": 0.04}}
     with pytest.raises(KeyboardInterrupt):
         autotune.search(slow, session="s", wandb="off", on_event=stop)
     session = autotune.open("s")
