@@ -1,6 +1,5 @@
 """The command `train`, which runs a whole training."""
 
-import multiprocessing.util
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +55,6 @@ class TrainingToRun(NamedTuple):
 
 def train(target: str, asked: Trained) -> int:
     """Trains a session's winner, a space's baseline, or a trainer's config; returns the exit code."""
-    multiprocessing.util.get_temp_dir()  # created now, outside the scratch directory: it is removed at exit
     with scratch.private():
         return _train(target, asked)
 

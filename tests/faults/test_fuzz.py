@@ -9,7 +9,6 @@ import copy
 import io
 import itertools
 import json
-import multiprocessing.util
 import os
 import random
 import shutil
@@ -95,7 +94,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     run_no_trials(monkeypatch, HARDWARE)
-    multiprocessing.util.get_temp_dir()  # `train` makes it, outside the session; a process makes it once
     monkeypatch.setattr(scratch, "private", nullcontext)
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)

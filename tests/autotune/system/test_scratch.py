@@ -47,18 +47,19 @@ with scratch.private() as guardian:
 """
 
 
-# A process may have one private directory after the other, and starts processes in each.
+# A process may have one private directory after the other, and starts processes in each. The directory that
+# multiprocessing makes is in it: elsewhere it would outlive a SIGKILL.
 TWICE = """
-import multiprocessing, multiprocessing.util, sys
+import multiprocessing, os, sys
+from pathlib import Path
 from autotune.system import scratch
-multiprocessing.util.get_temp_dir()
 for _ in range(2):
-    with scratch.private():
+    with scratch.private() as guardian:
         listed = ("import os; os.listdir(os.environ['TMPDIR'])",)
         process = multiprocessing.get_context("forkserver").Process(target=exec, args=listed)
         process.start()
         process.join()
-        if process.exitcode:
+        if process.exitcode or list(guardian.directory.parent.iterdir()) != [guardian.directory]:
             sys.exit(1)
 """
 
