@@ -1,6 +1,7 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,10 @@ class CommandLine:
 
 
 class Prober:
-    """Runs command lines in views of the user's directory, each in a new one below `place`."""
+    """Runs command lines in views of the user's directory, each in a new one below `place`.
+
+    Raises InputError if the first word is not a program.
+    """
 
     def __init__(
         self, words: Sequence[str], directory: Path, place: Path, say: Callable[[str], None]
@@ -66,6 +70,7 @@ class Prober:
         self._place, self.say = place, say
         words, self.environment = _assignments(words)
         self.line, self.directory = CommandLine(words), directory.resolve()
+        _require_program(words, self.directory, self.environment.get("PATH"))
         self._start_s = _LONGEST_START_S
 
     def run(
@@ -131,6 +136,14 @@ class Prober:
             return options.of_file(file, Document.read(self.directory / file).root.data)
         except InputError:  # not a configuration that can be filled in
             return []
+
+
+def _require_program(words: Sequence[str], directory: Path, path: str | None) -> None:
+    name = words[0] if words else ""
+    if shutil.which(str(directory / name) if os.sep in name else name, path=path) is None:
+        raise InputError(
+            f"the command line must begin with a program, got {name!r}: not found, or not executable"
+        )
 
 
 def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -141,6 +141,13 @@ def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     assert found.length is None
 
 
+@pytest.mark.parametrize("words", ["no-such-program", "./train.py", "0/", "./", "SEED=1"])
+def test_a_command_line_without_a_program_is_a_one_line_error(tmp_path: Path, words: str) -> None:
+    (tmp_path / "train.py").write_text("not executable")
+    with pytest.raises(InputError, match=r"must begin with a program, got '.*': not found, or not exec"):
+        Prober([words], tmp_path, tmp_path, lambda _: None)
+
+
 def test_the_progress_of_a_silent_training_is_shown(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import time\ntime.sleep(7)")
     said: list[str] = []
