@@ -1,7 +1,6 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.watching import Watched
 from autotune.workloads.command import view
+from autotune.workloads.command.process import is_program
 from autotune.workloads.in_place import Document
 
 _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
@@ -70,7 +70,10 @@ class Prober:
         self._place, self.say = place, say
         words, self.environment = _assignments(words)
         self.line, self.directory = CommandLine(words), directory.resolve()
-        _require_program(words, self.directory, self.environment.get("PATH"))
+        if not is_program(name := next(iter(words), ""), self.directory, self.environment.get("PATH")):
+            raise InputError(
+                f"the command line must begin with a program, got {name!r}: not found, or not executable"
+            )
         self._start_s = _LONGEST_START_S
 
     def run(
@@ -136,14 +139,6 @@ class Prober:
             return options.of_file(file, Document.read(self.directory / file).root.data)
         except InputError:  # not a configuration that can be filled in
             return []
-
-
-def _require_program(words: Sequence[str], directory: Path, path: str | None) -> None:
-    name = words[0] if words else ""
-    if shutil.which(str(directory / name) if os.sep in name else name, path=path) is None:
-        raise InputError(
-            f"the command line must begin with a program, got {name!r}: not found, or not executable"
-        )
 
 
 def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

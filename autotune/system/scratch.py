@@ -23,7 +23,7 @@ from autotune.system.guardian import Guardian, descendants, end_all, remove_grou
 _PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
 _LONGEST = 36  # bytes: a socket's path has at most 107, of which Ray uses 64 and a directory of its own
 _FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
-_VARIABLE, _TEMPDIR = "TMPDIR", "tempdir"
+_VARIABLE = "TMPDIR"
 
 
 @contextmanager
@@ -34,14 +34,17 @@ def private() -> Iterator[Guardian]:
     everything that it has started, when the block or this process ends.
     """
     end_orphans()
-    before, before_of_processes = os.environ.get(_VARIABLE), _of_processes().get(_TEMPDIR)
+    config: Any = vars(multiprocessing.current_process())["_config"]  # there is no public way
+    before, before_of_processes = os.environ.get(_VARIABLE), config.get("tempdir")
     directory, lock = _make()
     guardian = Guardian(directory, cgroup.group_for_trials(), [lock])
-    _use(str(directory), str(directory))  # one that multiprocessing makes, it would look for at exit
+    _use(str(directory))
+    config["tempdir"] = str(directory)  # one that multiprocessing makes, it would look for at exit
     try:
         yield guardian
     finally:
-        _use(before, before_of_processes)
+        _use(before)
+        config["tempdir"] = before_of_processes
         end_fork_server()  # its environment names the directory
         guardian.close()
         os.close(lock)
@@ -56,20 +59,12 @@ def end_fork_server() -> None:
             server._stop()
 
 
-def _use(directory: str | None, of_processes: str | None) -> None:
-    """Makes `directory` the temporary one, and `of_processes` multiprocessing's; None: as if never asked."""
+def _use(directory: str | None) -> None:
     if directory is None:
         os.environ.pop(_VARIABLE, None)
     else:
         os.environ[_VARIABLE] = directory
     tempfile.tempdir = None  # clears Python's cached value
-    _of_processes()[_TEMPDIR] = of_processes
-
-
-def _of_processes() -> dict[str, Any]:
-    """Returns what multiprocessing remembers in this process; there is no public way."""
-    config: dict[str, Any] = vars(multiprocessing.current_process())["_config"]
-    return config
 
 
 def _make() -> tuple[Path, int]:

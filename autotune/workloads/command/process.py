@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 from threading import Event, Thread
 from typing import NamedTuple
 
@@ -215,6 +216,11 @@ class Process:
 def _line(text: str, read_s: float) -> OutputLine:
     text, at_s = unmarked(text)
     return OutputLine(plain(text), read_s if at_s is None else min(at_s, read_s), is_stamped=at_s is not None)
+
+
+def is_program(name: str, directory: Path, path: str | None) -> bool:
+    """Returns True if `start` would find a program of this name in `directory`, or on the search `path`."""
+    return which(str(directory / name) if os.sep in name else name, path=path) is not None
 
 
 def start(

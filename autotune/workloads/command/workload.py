@@ -2,7 +2,6 @@
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from autotune.core.shell import quoted, word
 from autotune.workloads import code
 from autotune.workloads.base import Fit, InFile, OwnFile, Workload
 from autotune.workloads.command import calls, ending, files, line, spec, training
-from autotune.workloads.command.process import start
+from autotune.workloads.command.process import is_program, start
 from autotune.workloads.command.spec import Spec
 
 TRAINED = Path("trained")
@@ -154,9 +153,7 @@ class CommandWorkload(Workload):
         if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
             raise InputError(f"workload.python: there is no program {self.spec.python}")
         call = self._call(self.spec, settings)
-        program = call.arguments[0]
-        place = str(self.directory / program) if os.sep in program else program
-        if shutil.which(place, path=call.environment["PATH"]) is None:
+        if not is_program(program := call.arguments[0], self.directory, call.environment["PATH"]):
             raise InputError(f"workload.run: there is no program {program}")
 
     def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
