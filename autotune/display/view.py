@@ -199,14 +199,12 @@ def _break_even(trial: Trial, history: History) -> list[str]:
 
 
 def _your_command(trial: Trial, history: History, workload: Workload) -> list[str]:
-    """Returns the user's command line, if any, with a winner's settings, and the old values."""
+    """Returns the user's command line with a winner's settings, if it can say them, and the old values."""
     from autotune.judging.decisions import ablation  # noqa: PLC0415 - imports NumPy, which `--help` does not
 
     space, values = history.space, configurations.for_workload
     settings = values(space, space.settings(trial.config))
     command = workload.own_file.command(settings)
-    if command is None:
-        return []
     before = dict(flatten(values(space, space.settings({}))))
     factors = {step.knob: step.factor for step in ablation.steps(history) if not step.together}
     changes = [
@@ -215,6 +213,8 @@ def _your_command(trial: Trial, history: History, workload: Workload) -> list[st
         for path, value in flatten(settings)
         if before.get(path) != value
     ]
+    if command is None:
+        return ["Changed settings:", *(f"  {change}" for change in changes)]
     return ["Your command:", f"  {command}", *(f"  # {change}" for change in changes)]
 
 

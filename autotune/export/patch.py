@@ -1,4 +1,4 @@
-"""Replaces the searched settings in the user's own YAML or JSON, and keeps everything else."""
+"""Replaces the searched settings in the user's own YAML, JSON or Python, and keeps everything else."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from autotune.space.naming import is_same
 from autotune.workloads.frameworks.known import FRAMEWORKS
 from autotune.workloads.in_place import Document
 
-_COMMENTS = {".yaml", ".yml"}
+_COMMENTS = {".yaml", ".yml", ".py"}
 _NOTHING = "(not there)"
 _BYTE_ORDER = "\ufeff"
 _SWITCHES = ("bf16", "fp16", "tf32")

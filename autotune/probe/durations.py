@@ -10,7 +10,7 @@ from autotune.probe.runs import CommandLine, Prober
 from autotune.probe.watching import Watched
 
 MOST_S = 240.0  # longest run from the first step until a training ends, or shows its score
-_STEPS = 12
+_STEPS, _EVALUATIONS = 12, 2  # of a short training
 _LATE = 2  # steps that it may train beyond its length
 _DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for; share that counts as a whole training
 _LEAST_EPOCHS, _LEAST_STEPS = 4, 100  # of a trial shorter than the training
@@ -35,6 +35,7 @@ class Duration:
     length: Length | None = None  # None if no training was seen to end by it
     short: ShortTraining | None = None
     batch: int | None = None  # samples of a step
+    every: int | None = None  # steps between evaluations, if an option says so
 
     @property
     def samples_per_epoch(self) -> int | None:
@@ -57,16 +58,18 @@ class Duration:
     def training_s(self) -> float | None:
         """The seconds that the user's training takes, by the times of its steps; None if unknown.
 
-        An epoch takes as long as the short training's, with its evaluation.
+        What the short training takes besides its steps is for its evaluations: one in each epoch, the two
+        that `every` makes, or one at its end.
         """
-        one_s, seen = effects.step_s(self.seen), self.seen
+        one_s = effects.step_s(self.seen)
         if self.length is None or one_s is None or self.short is None:
             return None
-        unit, counted = self.length
-        each_s = (
-            one_s if unit == "steps" else max(one_s * len(self.short.seen.steps), self.short.seen.trained_s)
-        )
-        return seen.start_s + each_s * float(counted[0].value or 1)
+        count, steps_s = float(self.length[1][0].value or 1), one_s * len(self.short.seen.steps)
+        outside_s = max(0.0, self.short.seen.trained_s - steps_s)
+        if self.length[0] == "epochs":
+            return self.seen.start_s + count * (steps_s + outside_s)
+        evaluations = count / self.every / _EVALUATIONS if self.every else 1
+        return self.seen.start_s + count * one_s + evaluations * outside_s
 
 
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:
@@ -88,7 +91,8 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: in
         short = _run(prober, counted, value, every, effects.step_s(seen) or 0.0)
         if _has_ended_by_it(short.seen, seen, value):
             note = f"{name} {before} -> {value}: the training ended after {len(short.seen.steps)} steps"
-            return Duration(seen, note, (tried, tuple(counted)), short if short.seen.steps else None, batch)
+            length, interval = (tried, tuple(counted)), int(every.value or 1) if every else None
+            return Duration(seen, note, length, short if short.seen.steps else None, batch, interval)
     note = f"{name} {before}: did not end a training, so it stays"
     return Duration(seen, note, None, short if short and short.seen.steps else None)
 
@@ -111,7 +115,7 @@ def _run(
     for one in counted:
         line = line.with_value(one, options.scaled(one.value, factor))
     if every is not None:
-        line = line.with_value(every, max(1, value // 2))
+        line = line.with_value(every, max(1, value // _EVALUATIONS))
     is_enough = effects.after_steps(value + _LATE + 1) if value == _STEPS else effects.never
     return ShortTraining(line, prober.run(line, is_enough, max(MOST_S, 2 * _STEPS * step_s)))
 

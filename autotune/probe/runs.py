@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -104,7 +105,7 @@ class Prober:
         variables = {**self.environment, **line.variables}
         told = self._telling(is_enough)
         seen = watching.watch(line.words, (place, made), variables, told, most_s, start_s=start_s)
-        known = [*seen.options, *(one for file in self.files for one in self._of_file(file))]
+        known = [*seen.options, *self._of_files(".yaml", ".yml", ".json")] or self._of_files(".py")
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
         tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
         return replace(
@@ -127,18 +128,15 @@ class Prober:
 
         return check
 
-    @property
-    def files(self) -> list[str]:
-        """The configuration files on the command line, in YAML or JSON."""
-        words = [word.rpartition("=")[2] for word in self.line.words]
-        named = [one for one in words if one.endswith((".yaml", ".yml", ".json"))]
-        return [one for one in named if (self.directory / one).is_file() and not Path(one).is_absolute()]
-
-    def _of_file(self, file: str) -> list[Option]:
-        try:
-            return options.of_file(file, Document.read(self.directory / file).root.data)
-        except InputError:  # not a configuration that can be filled in
-            return []
+    def _of_files(self, *suffixes: str) -> list[Option]:
+        """Returns the settings in the files on the command line that have one of the suffixes."""
+        found: list[Option] = []
+        for file in (word.rpartition("=")[2] for word in self.line.words):
+            path = self.directory / file
+            if file.endswith(suffixes) and path.is_file() and not Path(file).is_absolute():
+                with suppress(InputError):  # not one that can be filled in
+                    found += options.of_file(file, Document.read(path).root.data)
+        return found
 
 
 def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

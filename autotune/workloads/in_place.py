@@ -1,64 +1,23 @@
-"""Edits a user's own YAML or JSON: replaces values by path, and keeps every other byte."""
+"""Edits a user's own YAML, JSON or Python: replaces values by path, and keeps every other byte."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import yaml
 
 from autotune.core.errors import InputError
+from autotune.workloads.constants import read_python
+from autotune.workloads.node import Node, Step, path_of, steps
 
-Step = str | int
-
-_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
-_PATH = re.compile(f"(?:{_STEP.pattern})+")
 _ANCHOR = re.compile(r"(?:&\S*\s+)?")
 _ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
 _MOST = 100_000  # values in a YAML text: aliases can expand to billions
-
-
-@dataclass(frozen=True)
-class Node:
-    """Value at the characters from `start` to `end` of a text."""
-
-    start: int
-    end: int
-    value: Any = None  # of a scalar
-    inner: Mapping[Step, "Node"] | None = None  # children by name or list index
-    is_list: bool = False
-    is_block: bool = False  # YAML block style, without brackets
-    last_key: int = 0  # start of the last name in a mapping
-
-    @property
-    def data(self) -> Any:
-        if self.inner is None:
-            return self.value
-        data = {name: node.data for name, node in self.inner.items()}
-        return list(data.values()) if self.is_list else data
-
-    def leaves(self, above: Sequence[Step] = ()) -> Iterator[tuple[str, Any]]:
-        """Yields the path and the value of every scalar below this node."""
-        for step, node in (self.inner or {}).items():
-            path = (*above, step)
-            yield from [(path_of(path), node.value)] if node.inner is None else node.leaves(path)
-
-
-def steps(path: str) -> list[Step]:
-    """Returns the names and indices in a path such as `optim.betas[0]`; raises InputError if malformed."""
-    if not _PATH.fullmatch(path):
-        raise InputError(f"a path must be such as optim.lr or betas[0], got {path!r}")
-    return [name or int(index) for name, index in _STEP.findall(path)]
-
-
-def path_of(names: Sequence[Step]) -> str:
-    """Returns the path that consists of these names and indices."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in names).removeprefix(".")
 
 
 def read_json(text: str) -> Node:
@@ -163,6 +122,7 @@ class Form(NamedTuple):
 
     read: Callable[[str], Node]
     write: Callable[[Any, str], str]
+    takes_new: bool = True  # new names can be added
 
 
 class _Edit(NamedTuple):
@@ -191,11 +151,13 @@ def _as_yaml(value: Any, before: str = "") -> str:
 
 
 _YAML = Form(read_yaml, _as_yaml)
-_FORMS = {".json": Form(read_json, lambda value, _: json.dumps(value)), ".yaml": _YAML, ".yml": _YAML}
+_JSON = Form(read_json, lambda value, _: json.dumps(value))
+_PYTHON = Form(read_python, lambda value, _: repr(value), takes_new=False)
+_FORMS = {".json": _JSON, ".yaml": _YAML, ".yml": _YAML, ".py": _PYTHON}
 
 
 def form_of(file: Path) -> Form:
-    """Returns the form of `file`; raises InputError if it is neither YAML nor JSON."""
+    """Returns the form of `file`; raises InputError if it is neither YAML, JSON nor Python."""
     if (form := _FORMS.get(file.suffix.lower())) is None:
         raise InputError(f"{file}: a file must be {', '.join(_FORMS)}")
     return form
@@ -234,6 +196,8 @@ class Document:
         return document
 
     def _with(self, place: _DeepestNode, value: Any) -> Self:
+        if place.rest and not self._form.takes_new:
+            raise InputError("is no constant, or is set more than once")
         edits = list(self._added(place, value) if place.rest else self._in_place(place.node, value))
         if not edits:
             return self

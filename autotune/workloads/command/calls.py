@@ -68,8 +68,12 @@ def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Map
 
 
 def is_in_view(spec_: Spec) -> bool:
-    """Returns True if a trial runs in a view of the command's directory; a whole training never does."""
-    return spec_.view and not wire.is_whole()
+    """Returns True if a trial runs in a view of the command's directory.
+
+    A whole training does only if a copy of its script would be written there.
+    """
+    has_script = any(own.is_script for own in spec_.files.values())
+    return has_script or (spec_.view and not wire.is_whole())
 
 
 def call_environment(

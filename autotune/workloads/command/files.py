@@ -10,7 +10,8 @@ from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
-from autotune.workloads.in_place import Document, form_of, steps
+from autotune.workloads.in_place import Document, form_of
+from autotune.workloads.node import steps
 
 
 class FilledFile(BaseModel):
@@ -18,7 +19,7 @@ class FilledFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    base: str = Field(description="the user's own YAML or JSON, relative to `directory`")
+    base: str = Field(description="the user's own YAML, JSON or Python, relative to `directory`")
     values: dict[str, Any] = Field(
         alias="set",
         description="by its path: a value, which may be a setting in braces, or {setting: value}, which is "
@@ -26,8 +27,14 @@ class FilledFile(BaseModel):
     )
 
     @property
-    def suffix(self) -> str:
-        return Path(self.base).suffix
+    def is_script(self) -> bool:
+        """True for Python: a copy is beside the original, where the script finds its modules and files."""
+        return Path(self.base).suffix.lower() == ".py"
+
+    def path(self, name: str, workdir: Path) -> str:
+        """Returns the path of a trial's copy; that of a script is relative to where the command runs."""
+        base = Path(self.base)
+        return str(base.with_suffix(".tuned.py") if self.is_script else workdir / f"{name}{base.suffix}")
 
     def names(self) -> list[str]:
         """Returns the placeholders in the values, settings included."""
@@ -83,19 +90,19 @@ def _value(given: Any, values: Mapping[str, Any]) -> Any:
 
 def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
     """Returns the path of each file for a trial in `workdir`, by its name."""
-    return {name: str(workdir / f"{name}{file.suffix}") for name, file in own.items()}
+    return {name: file.path(name, workdir) for name, file in own.items()}
 
 
 def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
     for name, path in paths(own, workdir).items():
-        files.write(Path(path), text_of(name, own[name], directory, values))
+        files.write(directory / path, text_of(name, own[name], directory, values))
 
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """Returns shell commands that write the files `own` as for a trial in `workdir`."""
     make_workdir = f"mkdir -p {quoted(workdir)}\n" if own else ""
     return make_workdir + "".join(
-        _here_document(Path(path), text_of(name, own[name], directory, values))
+        _here_document(directory / path, text_of(name, own[name], directory, values))
         for name, path in paths(own, workdir).items()
     )
 

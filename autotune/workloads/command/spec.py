@@ -127,8 +127,9 @@ class Spec(BaseModel):
     )
     files: dict[str, FilledFile] = Field(
         default_factory=dict,
-        description="files that it reads: {name: {base: FILE, set: {path: value}}}; your own YAML or JSON is "
-        "written for every trial with these values in it, and `{name}` is its path",
+        description="files that it reads: {name: {base: FILE, set: {path: value}}}; your own YAML, JSON "
+        "or Python is written for every trial with these values in it, and `{name}` is its path; a Python "
+        "file's values are constants at its top, in a class, or in `main`",
     )
     code: tuple[str, ...] = Field(
         (),

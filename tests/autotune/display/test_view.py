@@ -185,12 +185,13 @@ def test_the_summary_lists_the_front(make_trial, space, workload, tmp_path):
 
 
 @pytest.fixture
-def confirmed(make_trial, confirming):
+def confirmed(make_trial, confirming, space):
     """Returns a maker of a baseline, a faster trial, a race that it wins by `factor`, and seeds of both."""
 
     def make(factor=3.0, **figures_of_seeds):
         figures = {"curve": [0.2], "half_width": 0.1}
-        trials = [make_trial(0, 10, **figures), make_trial(1, 31, **figures, x=1)]
+        settings = space.baseline_config
+        trials = [make_trial(0, 10, **figures, **settings), make_trial(1, 31, **figures, **settings, x=1)]
         return [*trials, *confirming(trials, 1, factor, **figures_of_seeds)]
 
     return make

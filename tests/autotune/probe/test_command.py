@@ -109,6 +109,22 @@ def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path)
     spaces.parse(proposal.text(found, []), "found")
 
 
+def test_constants_of_a_script_without_options_are_settings(probe: Probe, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "sizes.py").write_text("WIDTH = 4")
+    (tmp_path / "home" / "weight.txt").write_text("1.0")
+    found = probe(scripts.AT_THE_TOP)
+    assert _knobs(found) == {"micro_batch_size": "batch_size", "learning_rate": "learning_rate"}
+    assert found.length is not None
+    assert (found.length[0], found.length[1][0].name) == ("steps", "max_iters")
+    assert found.every is not None
+    assert (tmp_path / "home" / "train.py").read_text() == scripts.AT_THE_TOP
+    workload = proposal.space(found)["workload"]
+    assert workload["run"].endswith(" {config_file}")
+    assert (workload["files"]["config_file"]["base"], found.score.name) == ("train.py", "val_loss")
+    spaces.parse(proposal.text(found, []), "found")
+
+
 @pytest.mark.slow
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     found = probe(scripts.BY_HAND)

@@ -61,6 +61,16 @@ def test_an_epoch_takes_its_evaluation_too() -> None:
     assert steps_alone.training_s == 5.0 + 10 * 20 * 0.5
 
 
+def test_steps_are_forecast_with_their_evaluations() -> None:
+    """A step takes 0.5 s, and the short training of 12 steps evaluates for 3 s, twice or at its end."""
+    steps = tuple(WatchedStep(10.0 + 0.5 * n, (0.1,), 1, (4,), "float32", None) for n in range(12))
+    seen = Watched(begun_s=5.0, steps=steps, lines=(("val loss 1.0", 10.0 + 12 * 0.5 + 3.0),))
+    short = ShortTraining(CommandLine(("python", "train.py")), seen)
+    length = "steps", (Option("steps", "--steps {}", 1000),)
+    assert Duration(seen, "", length, short, every=100).training_s == 5.0 + 500.0 + 10 * 1.5
+    assert Duration(seen, "", length, short).training_s == 5.0 + 500.0 + 3.0
+
+
 def test_a_miniature_is_a_budget_of_samples():
     found = replace(result("epochs", 20, 1000.0), trial_samples=200_000)
     space = spaces.complete(spaces.parse(proposal.text(found, []), "found"), "found")

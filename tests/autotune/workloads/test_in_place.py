@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.errors import InputError
-from autotune.workloads.in_place import Document, steps
+from autotune.workloads.in_place import Document
+from autotune.workloads.node import steps
 
 YAML, JSON = Path("a.yaml"), Path("a.json")
 BASE = """\

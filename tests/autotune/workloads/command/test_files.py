@@ -112,3 +112,39 @@ def test_what_is_exported_writes_the_files_and_runs(command, tmp_path, monkeypat
     (tmp_path / "best.sh").write_text(workload.own_file.text(SETTINGS))
     done = subprocess.run(["sh", "best.sh"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["name"] == f"{tmp_path}/trained/8"
+
+
+SCRIPT = """\
+import json, pathlib, sys
+import sizes
+batch = 4
+if __name__ == "__main__":
+    here = pathlib.Path(__file__)
+    print("acc", batch, sizes.WIDTH, here.parent.name)
+    here.with_name("out.json").write_text(json.dumps(batch))
+"""
+
+
+@pytest.fixture
+def scripted(command, tmp_path):
+    """A command whose script has its settings as constants, and a module beside it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "train.py").write_text(SCRIPT)
+    (home / "sizes.py").write_text("WIDTH = 3")
+    given = {"script": {"base": "train.py", "set": {"batch": "{batch}"}}}
+    return command("", run="python {script}", files=given, samples="(acc)", directory=str(home))
+
+
+def test_a_script_with_other_constants_runs_where_it_is_and_its_directory_stays(scripted, tmp_path, workdir):
+    with pytest.raises(Exception, match="acc 8 3 home"):  # the script makes no step
+        list(scripted.fit({"batch": 8}, workdir))
+    assert sorted(one.name for one in (tmp_path / "home").iterdir()) == ["sizes.py", "train.py"]
+    assert (tmp_path / "home" / "train.py").read_text() == SCRIPT
+
+
+def test_an_exported_script_lies_beside_the_original(scripted, tmp_path):
+    (tmp_path / "best.sh").write_text(scripted.own_file.text({"batch": 8}))
+    done = subprocess.run(["sh", tmp_path / "best.sh"], capture_output=True, text=True, check=True)
+    assert done.stdout == "acc 8 3 home\n"
+    assert (tmp_path / "home" / "train.tuned.py").read_text() == SCRIPT.replace("batch = 4", "batch = 8")
