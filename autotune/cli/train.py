@@ -19,7 +19,7 @@ from autotune.core.trial import Status
 from autotune.display import snapshot
 from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import Promise
-from autotune.sessions import exporting, gpus, reporting, start
+from autotune.sessions import exporting, gpus, start
 from autotune.sessions.requests import SearchRequest
 from autotune.space import configurations
 from autotune.space.machine import require
@@ -30,7 +30,7 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.system import scratch, signals, telemetry
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags
-from autotune.training import plan
+from autotune.training import plan, verdict
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
 from autotune.training.whole import Whole, is_done
@@ -75,7 +75,7 @@ def _train(target: str, asked: Trained) -> int:
         planned = _planned(setup, place, resume=asked.resume)
         if is_done(place):
             _say(f"{place.root}: this training has completed already")
-            _conclude(workdir)
+            _conclude(place)
             return 0
         if asked.resume and is_new:  # requeued jobs always pass --resume
             _say(f"{workdir}: no training to continue, so this is the first attempt")
@@ -96,7 +96,7 @@ def _train(target: str, asked: Trained) -> int:
             )
             last = whole.run(retries=asked.retries, is_stopping=lambda: bool(stopped))
             trackers.log(TRAINING, replace(last, records=()))  # logged before
-    _conclude(workdir)
+    _conclude(place)
     status = last.outcome.status if last.outcome else Status.INTERRUPTED
     if status is Status.INTERRUPTED:
         where = "" if asked.workdir or root else f"--workdir {quoted(workdir)} "
@@ -128,8 +128,8 @@ def _of_session(root: Path, asked: Trained) -> TrainingToRun:
     return TrainingToRun(training, trial.config, promise.promised(trial, history, session.name), notes)
 
 
-def _conclude(directory: Path) -> None:
-    for line in reporting.conclude_training(TrainingDir(directory)):
+def _conclude(place: TrainingDir) -> None:
+    for line in verdict.lines(place):
         _say(line)
 
 

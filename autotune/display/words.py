@@ -61,17 +61,12 @@ def _duration(value_s: float) -> str:
     return f"{value_s * 1000:.3g} ms" if 0 < value_s < 1 else units.format_seconds(value_s)
 
 
-def _three_digits(value: float) -> str:
-    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-
-
 rate = FigureForm(",.1f", below_one=".3f", thousands=",.0f")  # samples per second
 score = FigureForm(".4f")
 factor = FigureForm(".2f", "x", has_interval=False)
 share = FigureForm(".0%")
 change = FigureForm("+.1%")  # how much more than another figure
 percent = FigureForm(".0f", "%")
-three_digits = FigureForm(_three_digits)
 milliseconds = FigureForm(".3g", scale=1000.0)
 energy = FigureForm(".3g", " J")
 kilowatt_hours = FigureForm(",.2f", " kWh", below_one=".3g")

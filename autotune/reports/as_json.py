@@ -2,11 +2,10 @@
 
 from autotune.display import events
 from autotune.reports.model import SessionReport
-from autotune.reports.training.model import TrainingReport
 
 FORMAT = 1
 
 
-def render(report: SessionReport | TrainingReport) -> str:
+def render(report: SessionReport) -> str:
     """Returns `report` as strict JSON; NaN and infinities become null."""
     return events.line({"format": FORMAT, **vars(report)}, indent=2) + "\n"

@@ -1,18 +1,14 @@
-"""Plots of curves over samples and over time, for a search's runs and for a training. Pure functions."""
+"""Plots of curves over samples and over time. Pure functions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.core import units
 from autotune.display import words
 from autotune.reports.marks import Mark
-from autotune.reports.plot import Plot, Table, Trace, escape, line, lines
-from autotune.training.events import Kind
+from autotune.reports.plot import Plot, Table, Trace, escape, line
 
-_EVENT = Mark("event, in the table below", "var(--failed)", "triangle-down-open", 9)
-_UNMARKED = {Kind.BEGUN, Kind.ENDED}
-_EVENTS_AXIS = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
 _ROOM_RIGHT = 1.03  # right end of the axis, relative to the last point
 _MOST_MARKED = 60  # more markers would hide the dashes of the line
 _MOST_ROWS = 240  # of a plot's table
@@ -27,28 +23,16 @@ class CurvePoint:
     value: float
 
 
-@dataclass(frozen=True)
-class CurveEvent:
-    """An event of a training."""
-
-    at: float  # seconds since 1970
-    samples: int
-    seconds: float  # of training
-    kind: Kind
-    text: str
-
-
 Runs = Mapping[Mark, Sequence[Sequence[CurvePoint]]]  # one curve per run
 Form = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Axes:
-    """The horizontal axis of a curve, and the events to mark on it."""
+    """The horizontal axis of a curve."""
 
     unit: str  # of work
     whole_s: float  # end of the time axis
-    events: tuple[CurveEvent, ...] = ()
     over: str = "time"  # or samples
 
     @property
@@ -59,7 +43,7 @@ class Axes:
         scale_s, name = self._time
         return {"title": f"{name} of training", "range": [0, _ROOM_RIGHT * self.whole_s / scale_s]}
 
-    def places(self, points: Iterable[CurvePoint | CurveEvent]) -> list[float]:
+    def places(self, points: Sequence[CurvePoint]) -> list[float]:
         """Returns the coordinates of points on this axis."""
         scale_s, _ = self._time
         return [p.seconds / scale_s if self.over == "time" else float(p.samples) for p in points]
@@ -74,49 +58,27 @@ class Axes:
 def draw_over_both(plot: Plot, runs: Runs, form: Form, axes: Axes) -> list[Plot]:
     """Returns the curves over samples and over time, with one table for both."""
     table = f"table-{plot.id}-samples", f"In the table of {plot.title} over {axes.unit}"
-    over_time = draw(plot, runs, form, axes)
+    over_time = _draw(plot, runs, form, axes)
     return [
-        draw(plot, runs, form, replace(axes, over="samples")),
+        _draw(plot, runs, form, replace(axes, over="samples")),
         replace(over_time, table=None, elsewhere=table),
     ]
 
 
-def draw(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
-    """Returns `plot` with the curves of `runs`, events, and a table.
-
-    Extends its layout and legend. If it has no label, the label gives the ends of the curves.
-    """
+def _draw(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
+    """Returns `plot` with the curves of `runs` and a table; extends its layout."""
     data = [
         _trace(mark, run, form, axes, is_alone=len(each) == 1) for mark, each in runs.items() for run in each
     ]
-    legend = [*runs, *plot.legend] if len(runs) > 1 or plot.legend else []
-    yaxes: dict[str, Any] = {"yaxis": {}}
-    if events := [event for event in axes.events if event.kind not in _UNMARKED]:
-        data.append(_marked(events, axes))
-        legend.append(_EVENT)
-        yaxes["yaxis2"] = _EVENTS_AXIS
-    ends = (
-        f"{mark.label}: {form(run[0].value)} at first, {form(run[-1].value)} in the end"
-        for mark, (run, *_) in runs.items()
-    )
     return replace(
         plot,
         id=f"{plot.id}-{axes.over}",
         title=f"{plot.title} over {'time' if axes.over == 'time' else axes.unit}",
-        label=plot.label or f"{plot.title}. {'; '.join(ends)}",
         data=data,
-        layout={"height": 330, "xaxis": axes.x, **yaxes, **plot.layout},
-        legend=tuple(dict.fromkeys(legend)),
+        layout={"height": 330, "xaxis": axes.x, "yaxis": {}, **plot.layout},
+        legend=tuple(runs) if len(runs) > 1 else (),
         table=_table(plot.title, runs, form, axes.unit),
     )
-
-
-def draw_stacked(plot: Plot, runs: Runs, form: Form, axes: Axes) -> Plot:
-    """Returns the same as `draw` with stacked curves, the first at the bottom."""
-    flat = draw(plot, runs, form, axes)
-    look = {"stackgroup": plot.id, "hoveron": "points", "mode": "lines"}
-    data = [t if "yaxis" in t else t | look | {"fillcolor": t["line"]["color"]} for t in flat.data]
-    return replace(flat, data=data)
 
 
 def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_alone: bool) -> Trace:
@@ -133,24 +95,6 @@ def _trace(mark: Mark, run: Sequence[CurvePoint], form: Form, axes: Axes, *, is_
         hoverinfo="text",
         text=[escape(text) for text in texts],
     )
-
-
-def _marked(events: Sequence[CurveEvent], axes: Axes) -> Trace:
-    """Returns the events as vertical lines with hover texts."""
-    down = {"type": "constant", "symmetric": False, "value": 0, "valueminus": 1}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": _EVENT.label,
-        "x": axes.places(events),
-        "y": [1] * len(events),
-        "yaxis": "y2",
-        "text": [lines(f"{event.kind}: {event.text}") for event in events],
-        "hoverinfo": "text",
-        "marker": {"symbol": _EVENT.symbol, "size": _EVENT.size, "color": _EVENT.colour},
-        "error_y": down | {"color": _EVENT.colour, "thickness": 1, "width": 0},
-        "cliponaxis": False,
-    }
 
 
 def _table(title: str, runs: Runs, form: Form, unit: str) -> Table:

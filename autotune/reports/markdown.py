@@ -5,38 +5,16 @@ import re
 from collections.abc import Sequence
 
 from autotune.core.errors import printable
-from autotune.display import words
 from autotune.reports import answer, elsewhere, tables
 from autotune.reports.model import SessionReport
 from autotune.reports.plot import Table
-from autotune.reports.training import wording
-from autotune.reports.training.model import TrainingReport
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#!@$])")
 _FACTS = ("hardware", "versions", "revision", "data", "created")
 
 
-def render(report: SessionReport | TrainingReport) -> str:
-    """Returns the answer of a session or the verdict on a training, with its evidence."""
-    return _training(report) if isinstance(report, TrainingReport) else _session(report)
-
-
-def _training(report: TrainingReport) -> str:
-    _, verdict, _ = wording.verdict(report)
-    settings = ", ".join(f"{name} {words.setting(value)}" for name, value in report.settings.items())
-    return _joined(
-        [f"## autotune train: {_text(report.directory)}"],
-        [f"**{verdict}.** {_text(wording.sentence(report))}"],
-        [_text(wording.end(report))],
-        [f"- {_text(line)}" for line in wording.observations(report)],
-        _table(wording.promise_table(report)),
-        _table(Table(("figure", "value"), tuple(wording.figures(report)))),
-        _table(wording.event_table(report)),
-        [_text(f"{report.workload} on {report.device}; {settings}")],
-    )
-
-
-def _session(report: SessionReport) -> str:
+def render(report: SessionReport) -> str:
+    """Returns the answer of a session, with its evidence."""
     result = report.answer
     own = [table for table in report.own.tables if not table.is_detail] if report.own else []
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]

@@ -33,25 +33,18 @@ from autotune.reports import (
 )
 from autotune.reports.model import SessionReport
 from autotune.reports.plot import Plot
-from autotune.reports.training import plots as training_plots
-from autotune.reports.training import wording
-from autotune.reports.training.model import TrainingReport
 
 
-def render(report: SessionReport | TrainingReport) -> str:
+def render(report: SessionReport) -> str:
     """Returns the whole page."""
-    if isinstance(report, TrainingReport):
-        plots, template, name = training_plots.by_section(report), "training.html.j2", report.directory
-    else:
-        plots, template, name = plots_of(report), "page.html.j2", report.session
+    plots = plots_of(report)
     plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
     library, script = script_of(plotly.read_text(encoding="utf-8")), script_of(asset("report.js"))
     return (
         environment()
-        .get_template(template)
+        .get_template("page.html.j2")
         .render(
-            title=name,
-            path=quoted(name),
+            path=quoted(report.session),
             report=report,
             plots=plots,
             sections=sections(report),
@@ -83,23 +76,15 @@ _LABELS = {
     "search": "Search",
     "provenance": "Provenance",
 }
-_OF_TRAINING = {
-    "answer": "Verdict",
-    "learning": "Learning",
-    "speed": "Speed",
-    "machine": "Machine",
-    "events": "Events",
-    "settings": "Settings",
-}
 
 
-def sections(report: SessionReport | TrainingReport) -> list[Section]:
+def sections(report: SessionReport) -> list[Section]:
     """Returns the sections, numbered from 1."""
-    labels = _OF_TRAINING if isinstance(report, TrainingReport) else _session_labels(report)
+    labels = _section_labels(report)
     return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
 
 
-def _session_labels(report: SessionReport) -> dict[str, str]:
+def _section_labels(report: SessionReport) -> dict[str, str]:
     """Returns the labels of the sections that a session can have, by name.
 
     The section on speed stays until a trial is measured.
@@ -158,7 +143,6 @@ def environment() -> Environment:
         "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
-        "wording": wording,
         "words": words,
     }
     return filled_in

@@ -76,8 +76,6 @@ class TrainingDir(TrialDir):
     lock_file = PathEntry("lock")
     plan_file = PathEntry("plan.json")  # configuration, length, and the gain that its session promised
     events_file = PathEntry("events.jsonl")  # one event per line
-    telemetry_file = PathEntry("telemetry.jsonl")  # samples of the machine's load, one per line
-    report_file = PathEntry("report.html")
 
     def tracker_dir(self, name: str) -> Path:
         return self.root / name

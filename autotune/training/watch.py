@@ -29,7 +29,7 @@ class MemoryFigures(NamedTuple):
     free: str  # bytes that are left
 
 
-MEMORIES = (
+_MEMORIES = (
     MemoryFigures("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
     MemoryFigures("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
 )
@@ -50,8 +50,8 @@ class Watch:
 
     def __init__(self, metric: Metric, *, samples: int | None, epoch: int | None) -> None:
         self._metric, self._total, self._epoch = metric, samples, epoch
-        self._steps, self._windows = StepWindows(metric.name), list[Window]()
-        self._held = {memory: Series() for memory in MEMORIES}
+        self._steps, self._windows = _StepWindows(metric.name), list[Window]()
+        self._held = {memory: Series() for memory in _MEMORIES}
         self._since = math.inf  # samples at the start of this process
         self._warned: set[MemoryFigures] = set()
 
@@ -113,15 +113,15 @@ class Watch:
         return f"{grows}; at this rate it is full after {when}, {soon}"
 
 
-class StepWindows:
-    """Cuts the steps of a process into windows of `window_s` or a little more.
+class _StepWindows:
+    """Cuts the steps of a process into windows of `_WINDOW_S` or a little more.
 
     Evaluations, steps that compile or were suspended, and the step after them belong to no window. Of steps
     without a record of their own, only the time is known.
     """
 
-    def __init__(self, quality: str, window_s: float = _WINDOW_S) -> None:
-        self._quality, self._window_s = quality, window_s
+    def __init__(self, quality: str) -> None:
+        self._quality = quality
         self._before: Mapping[str, Any] | None = None  # the previous step
         self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
 
@@ -135,7 +135,7 @@ class StepWindows:
         self._trained += record["samples"] - before["samples"]
         for name in PHASES:
             self._phases_s[name] += units.number(record.get(name)) or 0.0
-        if self._seconds < self._window_s:
+        if self._seconds < _WINDOW_S:
             return None
         total_s, seconds = sum(self._phases_s.values()), self._seconds
         phases_s = {name: seconds * s / total_s for name, s in self._phases_s.items()} if total_s else {}

@@ -1,6 +1,5 @@
 """Runs or resumes a whole training in its directory until it ends."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,7 +8,7 @@ from dataclasses import replace
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
 from autotune.storage.identity import read_verdict
-from autotune.storage.records import open_lines, read_records
+from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, messages, plan, supervise
 from autotune.training.events import Kind, TrainingEvent
@@ -22,8 +21,6 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
-
-_TELEMETRY_EVERY_S = 10.0  # 8,640 lines a day
 
 
 class Whole:
@@ -45,7 +42,6 @@ class Whole:
         self._training, self._plan, self._place = training, planned, place
         self._epoch = training.space.training.samples_per_epoch
         self._screen, self._follow = screen, follow
-        self._sampled_s = float("-inf")
         self._micro_batch = MicroBatch({**planned.settings, **planned.changes})
         self._watch = self._new_watch()
         for record in read_records(place):
@@ -103,7 +99,6 @@ class Whole:
 
     def _hear(self, report: TrialReport) -> None:
         self._follow(report)
-        self._keep_telemetry(report)
         halved = [text for record in report.records if (text := self._micro_batch.hear(record))]
         if halved:
             self._watch = self._new_watch()  # speed and memory change with the micro-batch
@@ -116,15 +111,6 @@ class Whole:
                 self._screen.say(messages.evaluation(record, self._plan))
         if report.outcome is None:
             self._screen.update(self._status)
-
-    def _keep_telemetry(self, report: TrialReport) -> None:
-        now_s = time.monotonic()
-        if not report.telemetry or now_s - self._sampled_s < _TELEMETRY_EVERY_S:
-            return
-        self._sampled_s = now_s
-        line = {"at": time.time(), "samples": report.samples, **report.telemetry}
-        with suppress(OSError), open_lines(self._place.telemetry_file) as stream:
-            stream.write(json.dumps(line) + "\n")
 
 
 def is_done(place: TrainingDir) -> bool:

@@ -20,7 +20,7 @@ from autotune.cli.options import Trained
 from autotune.sessions import gpus
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise
+from autotune.training import events, supervise, verdict
 from autotune.training.events import Kind
 from autotune.trials import child
 from tests import forked
@@ -124,25 +124,13 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert int(re.search(r"completed after (\d+) samples", said)[1]) >= 600
     assert happened(tmp_path) == [Kind.BEGUN, Kind.ENDED]
     assert evaluations(tmp_path)[:3] == [200, 400, 600]
-    assert said.endswith(f"Report: {tmp_path / 't' / 'report.html'}\n")
-    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
 
     assert train(tmp_path) == 2  # nothing is silently trained twice
     assert "already holds a training: add --resume to continue it" in capsys.readouterr().err
-    (tmp_path / "t" / "report.html").unlink()  # as a kill leaves it
     assert train(tmp_path, "--resume") == 0
     assert "has completed already" in capsys.readouterr().out
-    assert "training ended" in (tmp_path / "t" / "report.html").read_text()
-
-    # Its report in other formats.
-    assert main(["report", str(tmp_path / "t"), "--format", "json", "-o", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["state"], found["promised"]) == ("ended", None)
-    assert found["measured"]["samples"] >= 600  # it may take another step before it is told to stop
-    assert main(["report", str(tmp_path / "t"), "--format", "md"]) == 0
-    assert "Nothing to compare with" in (tmp_path / "t" / "report.md").read_text()
-    assert main(["report", str(tmp_path / "t"), "--price-per-hour", "2"]) == 2
-    assert "go with a session" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "t")]) == 2
+    assert "a training has no report" in capsys.readouterr().err
 
 
 def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
@@ -371,18 +359,7 @@ def session(left, tmp_path):
     return lasting
 
 
-def reported(place, capsys):
-    """Returns the verdict in a training's report, with which the terminal's last lines should agree."""
-    capsys.readouterr()
-    assert main(["report", str(place), "--format", "json", "-o", "-"]) == 0
-    promised = json.loads(capsys.readouterr().out)["promised"]
-    words = {"held": "As promised", "did not hold": "Not as promised", "not decided": "Not decided yet"}
-    trial = f"trial {promised['trial']} of session {promised['session']}"
-    heading = f"{words[promised['answer']]}, compared with {trial}"
-    return [heading, *(f"- {one['what']} {one['answer']}: {one['text']}" for one in promised["kept"])]
-
-
-def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, monkeypatch, capsys):
+def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     root = session(ENDLESS)
     place = TrainingDir(root / "training" / "winner")
@@ -397,14 +374,14 @@ def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, mon
     assert process.wait(120) == 130
     stopped = (tmp_path / "said").read_text()
     assert "\n- quality held: bleu_4 0.2000 after 400 samples, " in stopped
-    for line in reported(place.root, capsys):
+    for line in verdict.lines(place):
         assert f"\n{line}" in stopped
 
     session(evaluated()[-1] + 400)
     assert begun(tmp_path, *command, "--resume").wait(120) == 0
     ended = (tmp_path / "said").read_text().removeprefix(stopped)
     assert "completed after" in ended
-    for line in reported(place.root, capsys):
+    for line in verdict.lines(place):
         assert f"\n{line}" in ended
 
 
@@ -473,7 +450,5 @@ def test_two_trainings_in_one_directory_are_refused(tmp_path, capsys):
     process = started(tmp_path)
     assert train(tmp_path, "--resume", samples=ENDLESS) == 2
     assert "is in use by pid" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "t")]) == 0  # reading does not disturb the training
-    assert "training running" in (tmp_path / "t" / "report.html").read_text()
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(120) == 130

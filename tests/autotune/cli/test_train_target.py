@@ -52,7 +52,6 @@ def test_a_config_of_r2gen_is_trained_with_exactly_its_settings(tmp_path):
     assert (planned["workload"], planned["config"], planned["samples"]) == ("r2gen", {}, 8)
     assert planned["settings"] == said
     assert checkpoint.load(place.work / "last.pt")["config"] == said
-    assert "training ended" in place.report_file.read_text()
 
 
 def test_options_replace_values_of_a_config(tmp_path):

@@ -11,10 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune.reports import page
-from autotune.reports.training import read as training
 from tests import browser as browsers
-
-from .training import handmade
 
 MUST_RUN = bool(os.environ.get("AUTOTUNE_REQUIRE_BROWSER"))
 ARTIFACTS = Path(__file__).parents[3] / "artifacts" / "report"
@@ -283,23 +280,6 @@ def test_the_page_prints(browser, pages):
     assert browser.messages() == []
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     (ARTIFACTS / "rich.pdf").write_bytes(printed)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
-def test_the_page_of_a_training_is_drawn_whole_and_fetches_nothing(browser, tmp_path, width, scheme):
-    root = handmade.write(tmp_path / "t").root
-    file = root / "report.html"
-    file.write_text(page.render(training.read(root)), encoding="utf-8")
-    browser.look(width, scheme).open(file)
-    assert browser.messages() == []
-    assert [url for url in browser.fetched() if not url.startswith("data:")] == [file.as_uri()]
-    drawn = browser.drawn()
-    assert len(drawn) == 12
-    assert [plot for plot, (marks, _) in drawn.items() if not marks] == []
-    browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
-    assert browser.run("return document.documentElement.scrollWidth") == width
-    assert browser.run("return window.hacked") is None
-    browser.keep(f"training-{scheme}")
 
 
 def test_without_javascript_text_and_tables_are_there(browser, pages):

@@ -1,4 +1,4 @@
-"""The Markdown of recorded sessions and trainings, word for word.
+"""The Markdown of recorded sessions, word for word.
 
 After a change run `REGENERATE=1 python -m pytest tests/autotune/reports/test_golden.py`, and read the diff.
 """
@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from autotune.reports import markdown, read
-from autotune.reports.training import read as training
 
 from . import handmade
-from .training import handmade as trainings
 
 KEPT = Path(__file__).parents[2] / "fixtures" / "sessions"
 GOLDEN = Path(__file__).parent / "golden"
@@ -24,19 +22,12 @@ def session(name):
     return read.read(Path(name), 5)
 
 
-def trained(name, *, ended):
-    trainings.write(Path(name), ended=ended)
-    return training.read(Path(name))
-
-
 REPORTS = {
     "winner": lambda: session("drawn"),
     "baseline": lambda: session("iu_xray"),
     "interrupted": lambda: session("format-2"),
     "compared": handmade.rich,
     "begun": handmade.bare,
-    "training": lambda: trained("training", ended=True),
-    "training-killed": lambda: trained("killed", ended=False),
 }
 
 

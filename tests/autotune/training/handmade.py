@@ -20,8 +20,7 @@ from autotune.trials.progress import Progress
 
 BEGUN, AGAIN = 1_800_000_000.0, 1_800_090_000.0  # a day later
 BATCH, STEP_S, EVALUATION_S, EVERY = 8, 0.5, 4.0, 200
-HOSTILE = "<script>window.hacked = true</script> | `x` \u202e"
-SAID = f"failed (error): CUDA error: {HOSTILE}; continues from its checkpoint"
+SAID = "failed (error): CUDA error; continues from its checkpoint"
 SETTINGS = {"micro_batch_size": 8, "accumulation_steps": 1, "precision": "bf16", "learning_rate": 1.5e-4}
 PROMISE = Promise(
     session="iu",
@@ -63,27 +62,6 @@ def steps(begun: float, clock_s: float, first: int, last: int) -> list[dict[str,
     return found
 
 
-def telemetry(begun: float, samples: range) -> list[dict[str, float]]:
-    """Returns telemetry at intervals of ten seconds."""
-    return [
-        {
-            "at": begun + 10.0 * n,
-            "samples": done,
-            "cpu_percent": 150.0 + 10 * (n % 3),
-            "others_cpu_percent": 12.0,
-            "allowed_cpus": 4.0,
-            "host_rss_bytes": 3.0 * 2**30 + 2**20 * done,
-            "gpu_memory_used_bytes": 5.0 * 2**30,
-            "gpu_0_memory_used_bytes": 5.0 * 2**30,
-            "gpu_utilisation_percent": 92.0,
-            "gpu_sm_clock_mhz": 1980.0,
-            "gpu_temperature_c": 61.0,
-            "gpu_power_w": 287.5,
-        }
-        for n, done in enumerate(samples)
-    ]
-
-
 def measured(records: list[dict[str, Any]]) -> Measurement:
     """Returns the measurement of the last process from its records, with its memory limit."""
     progress = Progress(PLAN.metric, PLAN.settings)
@@ -102,17 +80,14 @@ def write(root: Path, *, ended: bool = True) -> TrainingDir:
         TrainingEvent(BEGUN + 90, 1000, Kind.RETRIED, SAID),
     ]
     records = steps(BEGUN, 500.0, 0, 1000)
-    sampled = telemetry(BEGUN, range(0, 1000, 160))
     if ended:
         records += steps(AGAIN, 20.0, 800, 2000)
-        sampled += telemetry(AGAIN, range(800, 2000, 160))
         begun += [
             TrainingEvent(AGAIN, 800, Kind.CONTINUED, "training"),
             TrainingEvent(AGAIN + 100, 2000, Kind.ENDED, "completed"),
         ]
         identity.write_verdict(place, Outcome(Status.COMPLETED), measured(records))
     place.records_file.write_text("".join(json.dumps(record) + "\n" for record in records) + '{"samples": 2')
-    place.telemetry_file.write_text("".join(json.dumps(line) + "\n" for line in sampled) + "[]\n{}\n")
     for event in begun:
         events.write(place.events_file, event)
     return place
