@@ -134,11 +134,15 @@ def for_trial(
 ) -> dict[str, Any]:
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-    The last evaluation is never before the end: the trial would run on until the next one. `samples` and
-    `evaluations` replace the budget's values.
+    The last evaluation is never before the end: the trial would run on until the next one. A training that
+    ends by itself has it a step before, since a script may evaluate before a step, and not after its last
+    one. `samples` and `evaluations` replace the budget's values.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:
-        step = effective_batch(settings) * (evaluations or space.budget.evaluations_per_trial)
-        given[space.evaluate_every] = math.ceil(space.samples(settings, samples) / step)
+        count = evaluations or space.budget.evaluations_per_trial
+        steps = space.samples(settings, samples) / effective_batch(settings)
+        ends_itself = lengths.knob(space) is not None
+        interval = (steps - 1) // count if ends_itself else math.ceil(steps / count)
+        given[space.evaluate_every] = max(1, int(interval))
     return space.naming.as_given(given)

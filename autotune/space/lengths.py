@@ -45,8 +45,8 @@ class OwnCadence(NamedTuple):
 def planned(space: Space, config: Config, samples: float, own: OwnCadence | None = None) -> int:
     """Returns the feasible length of `config` closest to `samples`, within the bounds of the knob's share.
 
-    Steps and epochs are whole, and the last evaluation falls on the end. Evaluations follow the trial's
-    interval if the space has `evaluate_every`, else the training's `own` cadence, if known.
+    Steps and epochs are whole. Without `evaluate_every` a training ends a step after an evaluation of its
+    `own` cadence, if known, since a script may evaluate before a step, and not after its last one.
     """
     plan, usual = knob(space), space.budget.samples_per_trial
     if plan is None:
@@ -54,12 +54,10 @@ def planned(space: Space, config: Config, samples: float, own: OwnCadence | None
     low, high = (share * usual for share in plan.share)
     unit_samples = _samples_each(space, plan, space.settings(config)) or 1
     wanted = min(max(samples, low), high)
-    if space.evaluate_every is not None and plan.steps:
-        unit_samples *= space.budget.evaluations_per_trial
-    elif own is not None and plan.steps:
+    if own is not None and plan.steps and space.evaluate_every is None:
         fewest = math.ceil((low * (1 - _ROUNDING) / unit_samples - own.first) / own.every)
         times = max(0, fewest, round((wanted / unit_samples - own.first) / own.every))
-        return (own.first + times * own.every) * unit_samples
+        return (own.first + times * own.every + 1) * unit_samples
     return max(1, round(wanted / unit_samples)) * unit_samples
 
 
@@ -68,7 +66,7 @@ def is_within(space: Space, config: Config) -> bool:
     plan, length = knob(space), config.get(LENGTH)
     if plan is None or not isinstance(length, int):
         return False
-    slack = (_samples_each(space, plan, space.settings(config)) or 1) * space.budget.evaluations_per_trial
+    slack = _samples_each(space, plan, space.settings(config)) or 1
     low, high = (share * space.budget.samples_per_trial for share in plan.share)
     return low * (1 - _ROUNDING) - slack <= length <= high * (1 + _ROUNDING) + slack
 

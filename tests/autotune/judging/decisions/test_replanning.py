@@ -128,5 +128,5 @@ def test_a_training_with_its_own_cadence_ends_at_an_evaluation(make_trial, plann
         return replanning.planned(config, after(first), 0.5)["length"]
 
     steps = {size: half(size, baseline) / size for size in (16, 32, 64)}
-    assert steps == {16: 650, 32: 350, 64: 50}
+    assert steps == {16: 651, 32: 351, 64: 51}  # one more, for a script that evaluates before a step
     assert half(16, irregular) == WHOLE // 2
