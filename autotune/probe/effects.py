@@ -71,7 +71,8 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
         words = next((w for w in _WORDS if value in w.values() or _chosen(w, option)), None)
         if option.is_switch or words is None:
             return None
-        if option.is_inside and words is _WORDS[0] and seen.device == "cuda":
+        is_trainers = option.is_inside or bool(option.by_value)
+        if is_trainers and words is _WORDS[0] and seen.device == "cuda":
             words = {**words, "tf32": "tf32"}
         is_wide = words.get("fp32") == value or value not in words.values()
         return Candidate(role, option, "bf16" if is_wide else "fp32", words)

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune.core.common_names import ENDS, EPOCHS, NAMES, OF_SCHEDULES
 from autotune.core.settings import Setting
+from autotune.inside.site.autotune_wire import TRAINER_PRECISIONS
 
 _ASSIGNED = re.compile(r"(?P<prefix>--)?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
 EVERY = (
@@ -27,18 +28,25 @@ _OF_TRANSFORMERS = (
     *("max_steps", "warmup_steps", "dataloader_num_workers", "seed"),
 )
 
+_PRECISION_FLAGS = {
+    name: " ".join(f"--{switch} {is_on}" for switch, is_on in switches.items() if is_on or switch != "tf32")
+    for name, switches in TRAINER_PRECISIONS.items()
+    if None not in switches.values()
+}
+
 
 @dataclass(frozen=True)
 class Option:
     """A setting that a script takes on its command line."""
 
     name: str  # may be dotted
-    # Words with `{}` for the value, such as `--lr {}`; a switch has no `{}`; "": a file or the hook sets it.
+    # Words with `{}` for the value, such as `--lr {}`; a switch has no `{}`; "": something else sets it.
     form: str
     value: Setting = None  # of the user's training; None: none, or unknown
     flags: tuple[str, ...] = ()  # all spellings on the command line
     choices: tuple[Setting, ...] = ()
     file: str = ""  # the configuration file that has it, as named on the command line; "": none
+    by_value: tuple[tuple[str, str], ...] = ()  # the words for each value, if several flags set it
 
     @property
     def is_switch(self) -> bool:
@@ -47,7 +55,7 @@ class Option:
     @property
     def is_inside(self) -> bool:
         """True if it is an argument of an object in the script, which the hook replaces: `optimizer.lr`."""
-        return not self.form and not self.file
+        return not self.form and not self.file and not self.by_value
 
     @property
     def key(self) -> str:
@@ -125,6 +133,22 @@ def of_objects(
     if trainer.get("framework") == "lightning":
         given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
     return [Option(name, "", value) for name, value in given.items() if value is not None]
+
+
+def said_by_flags(inside: Iterable[Option], parsed: Iterable[Option]) -> Iterator[Option]:
+    """Yields the arguments of a Transformers trainer, or instead the flags by which the script takes them.
+
+    Those have the names and values of the arguments; a precision is set by several.
+    """
+    flags = {one.name: one for one in parsed}
+    for one in inside:
+        flag = flags.get(one.name.removeprefix("trainer."))
+        if flag is not None and flag.value == one.value:
+            yield flag
+        elif one.name == "trainer.precision" and flags.keys() >= {"bf16", "fp16"}:
+            yield Option("precision", "", one.value, by_value=tuple(_PRECISION_FLAGS.items()))
+        else:
+            yield one
 
 
 def known(options: Iterable[Option]) -> list[Option]:

@@ -77,6 +77,9 @@ def _workload(found: ProbeResult) -> dict[str, Any]:
     for option in _used(found):
         if option.is_inside or option.file:
             continue
+        if option.by_value:
+            flags[option.placeholder] = dict(option.by_value)
+            continue
         if option.is_switch:
             run = options.put(run, option, None)
             flags[option.placeholder] = {_key(found, option): option.form}
@@ -125,8 +128,8 @@ def _used(found: ProbeResult) -> list[Option]:
 
 
 def _has_words(one: Candidate) -> bool:
-    is_inside = one.option.is_inside  # the framework has its own
-    return not is_inside and (bool(one.words) or (one.role == COMPILE and not one.option.is_switch))
+    has_own = one.option.is_inside or bool(one.option.by_value)
+    return not has_own and (bool(one.words) or (one.role == COMPILE and not one.option.is_switch))
 
 
 def _words(one: Candidate) -> dict[str, Setting]:

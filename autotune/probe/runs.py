@@ -37,6 +37,8 @@ class CommandLine:
         if option.file:
             values = {**self.files.get(option.file, {}), option.name: value}
             return replace(self, files={**self.files, option.file: values})
+        if option.by_value:
+            return replace(self, words=(*self.words, *dict(option.by_value)[str(value)].split()))
         if option.is_inside:
             return replace(self, inside={**self.inside, option.name: value})
         text = None if option.is_switch and value in (False, None) else str(value)

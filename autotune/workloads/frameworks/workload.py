@@ -91,11 +91,13 @@ class FrameworkWorkload(CommandWorkload):
         return (*super()._used(settings), *(settings if is_built else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-        """Adds the hook, first on PYTHONPATH, and the settings that it applies to the unchanged script."""
+        """Adds the hook, first on PYTHONPATH, and the settings that it applies to the script, if any."""
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
         put_in = calls.put_in(settings, self.framework.objects)
         is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
+        if not put_in and not is_built:
+            return super()._assignments(settings, values)
         further = {wire.SETTINGS: dict(settings)} if is_built or put_in != settings else {}
         given = {wire.OVERRIDES: put_in, **further}
         return [

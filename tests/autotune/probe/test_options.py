@@ -1,7 +1,10 @@
 """Options are put into command lines in the spelling that they had."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from autotune.core.settings import Setting
 from autotune.probe import options
 from autotune.probe.options import Option
 
@@ -53,3 +56,22 @@ def test_names_of_a_script_are_options_only_if_its_line_sets_one() -> None:
     assert options.of_names(names, ["python", "train.py", "--batch_size=8"]) == [], (
         "it does not have that value"
     )
+
+
+_TRAINER: dict[str, Setting] = {"per_device_train_batch_size": 8, "seed": 42, "precision": "bf16"}
+
+
+def _parsed(values: Mapping[str, Setting]) -> list[Option]:
+    return [Option(name, f"--{name} {{}}", value, (f"--{name}",)) for name, value in values.items()]
+
+
+def test_the_arguments_of_a_trainer_are_flags_where_the_script_takes_them() -> None:
+    inside = [Option(f"trainer.{name}", "", value) for name, value in _TRAINER.items()]
+    parsed = _parsed({**_TRAINER, "seed": 7, "precision": "high", "bf16": None, "fp16": False})
+    found = {one.name: one for one in options.said_by_flags(inside, parsed)}
+    assert list(found) == ["per_device_train_batch_size", "trainer.seed", "precision"]
+    assert found["per_device_train_batch_size"].form == "--per_device_train_batch_size {}"
+    assert found["trainer.seed"].is_inside, "the script's own option is another one"
+    assert dict(found["precision"].by_value)["bf16"] == "--bf16 True --fp16 False"
+    assert dict(found["precision"].by_value)["tf32"] == "--bf16 False --fp16 False --tf32 True"
+    assert list(options.said_by_flags(inside, [])) == inside
