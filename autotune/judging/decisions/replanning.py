@@ -18,14 +18,15 @@ _OPEN = {None, Reason.QUALITY, Reason.UNSURE}  # reasons that another length may
 
 
 def pilot(history: History) -> Config | None:
-    """Returns the baseline's settings at half its length; None if that has run, or lengths are fixed."""
+    """Returns the baseline's settings at half its length; None if that has run, or cannot be planned."""
     space = history.space
     if not planning.is_wanted(space) or history.baseline is None or space.budget.trials < 2:
         return None
     config = space.baseline_config
     if any(trial.number for trial in history.trained_alike(config)):
         return None
-    return _with(history, config, _PILOT * space.budget.samples_per_trial)
+    half = _with(history, config, _PILOT * space.budget.samples_per_trial)
+    return half if space.samples(half) < space.samples(config) else None  # epochs are whole
 
 
 def planned(config: Config, history: History, share: float) -> Config:

@@ -8,6 +8,7 @@ import pytest
 from autotune.core.measurement import Evaluation
 from autotune.judging.decisions import replanning
 from autotune.judging.decisions.history import History
+from autotune.space.knobs import PlannedLength
 
 WHOLE, QUALITY = 20_000, 0.3
 HIGHER, OTHERWISE = {"learning_rate": 2e-4}, {"precision": "bf16"}
@@ -42,6 +43,16 @@ def test_the_pilot_is_the_baseline_at_half_its_length_once(trained, pair, after,
     assert replanning.pilot(after(*pair)) is None
     failed = trained(1, WHOLE // 2, 0.1, failure="error")
     assert replanning.pilot(after(pair[0], failed)) is None, "it is tried only once"
+
+
+def test_a_training_of_one_epoch_has_no_pilot(pair, planned):
+    one_epoch = {
+        "knobs": {**planned.knobs, "length": PlannedLength(epochs=("max_iters",))},
+        "baseline": {**planned.baseline, "max_iters": 1},
+        "training": planned.training.model_copy(update={"samples_per_epoch": WHOLE}),
+    }
+    assert replanning.pilot(History(pair[:1], planned)) is not None
+    assert replanning.pilot(History(pair[:1], planned.model_copy(update=one_epoch))) is None, "whole epochs"
 
 
 def test_without_planned_lengths_there_is_no_pilot(pair, space, planned):
