@@ -140,7 +140,7 @@ def said_by_flags(inside: Iterable[Option], parsed: Iterable[Option]) -> Iterato
 
     Those have the names and values of the arguments; a precision is set by several.
     """
-    flags = {one.name: one for one in parsed}
+    flags = {one.name: one for one in parsed if one.form}
     for one in inside:
         flag = flags.get(one.name.removeprefix("trainer."))
         if flag is not None and flag.value == one.value:

@@ -74,4 +74,5 @@ def test_the_arguments_of_a_trainer_are_flags_where_the_script_takes_them() -> N
     assert found["trainer.seed"].is_inside, "the script's own option is another one"
     assert dict(found["precision"].by_value)["bf16"] == "--bf16 True --fp16 False"
     assert dict(found["precision"].by_value)["tf32"] == "--bf16 False --fp16 False --tf32 True"
-    assert list(options.said_by_flags(inside, [])) == inside
+    constants = [Option(name, "", value, file="train.py") for name, value in _TRAINER.items()]
+    assert list(options.said_by_flags(inside, constants)) == inside
