@@ -21,7 +21,7 @@ def read_python(text: str) -> Node:
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise InputError(f"not Python: {getattr(error, 'msg', type(error).__name__)}") from None
+        raise InputError(f"not Python: {getattr(error, 'msg', error)}") from None
     return Node(0, len(text), inner=_once(module.body, _Lines(text)))
 
 
