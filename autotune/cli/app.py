@@ -132,7 +132,7 @@ def predict(
 @app.command()
 @grouped
 def report(
-    session: Annotated[Path, typer.Argument(help="directory of a session, or of a training")],
+    session: Annotated[Path, typer.Argument(help="directory of a session")],
     *,
     priced: Priced,
     form: Annotated[str, typer.Option("--format", help="html, json or md")] = "html",
@@ -146,7 +146,7 @@ def report(
         int, typer.Option(min=0, help="number of test studies to show, if models were compared")
     ] = SAMPLES,
 ) -> int:
-    """Show a session, or a whole training, in one file. Example: autotune report runs/iu --format md -o -"""
+    """Show a session in one file. Example: autotune report runs/iu --format md -o -"""
     from autotune.cli import report as reporting  # noqa: PLC0415 - as above
 
     return reporting.report(session, form, output, samples, reporting.prices(priced))

@@ -14,7 +14,7 @@ _STDOUT = Path("-")
 
 
 def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
-    """Writes the report of a session or training in a format; returns the exit code."""
+    """Writes the report of a session in a format; returns the exit code."""
     option_values.one_of("--format", form, FORMATS)
     text, file = reporting.render(session, form, samples, prices)
     if output == _STDOUT:

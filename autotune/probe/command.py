@@ -79,7 +79,9 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     _require_steps(prober, seen)
     framework = seen.trainer.get("framework")
     inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer, effects.model_settings(seen))
-    known = list(options.said_by_flags(inside, seen.options) if framework else seen.options)
+    known = inside if framework else list(seen.options)
+    if framework == "transformers":
+        known = list(options.said_by_flags(inside, seen.options, on_cpu=seen.device == "cpu"))
     trier = _Trier(prober, seen, [_described(seen)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
     trier.together(candidates)

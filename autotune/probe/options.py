@@ -33,6 +33,7 @@ _PRECISION_FLAGS = {
     for name, switches in TRAINER_PRECISIONS.items()
     if None not in switches.values()
 }
+_BF16_ON_CPU = f"{_PRECISION_FLAGS['bf16']} --use_cpu True"
 
 
 @dataclass(frozen=True)
@@ -135,18 +136,23 @@ def of_objects(
     return [Option(name, "", value) for name, value in given.items() if value is not None]
 
 
-def said_by_flags(inside: Iterable[Option], parsed: Iterable[Option]) -> Iterator[Option]:
+def said_by_flags(
+    inside: Iterable[Option], parsed: Iterable[Option], *, on_cpu: bool = False
+) -> Iterator[Option]:
     """Yields the arguments of a Transformers trainer, or instead the flags by which the script takes them.
 
-    Those have the names and values of the arguments; a precision is set by several.
+    Those have the names and values of the arguments, and take a value; a precision is set by several.
+    `on_cpu`, Transformers takes bf16 only with `use_cpu`.
     """
-    flags = {one.name: one for one in parsed if one.form}
+    flags = {one.name: one for one in parsed if one.form and not one.is_switch}
+    needed = {"bf16", "fp16", "use_cpu"} if on_cpu else {"bf16", "fp16", "tf32"}
     for one in inside:
         flag = flags.get(one.name.removeprefix("trainer."))
         if flag is not None and flag.value == one.value:
             yield flag
-        elif one.name == "trainer.precision" and flags.keys() >= {"bf16", "fp16"}:
-            yield Option("precision", "", one.value, by_value=tuple(_PRECISION_FLAGS.items()))
+        elif one.name == "trainer.precision" and flags.keys() >= needed:
+            words = {**_PRECISION_FLAGS, **({"bf16": _BF16_ON_CPU} if on_cpu else {})}
+            yield Option("precision", "", one.value, by_value=tuple(words.items()))
         else:
             yield one
 

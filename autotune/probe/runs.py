@@ -117,6 +117,11 @@ class Prober:
             tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
         )
 
+    def _is_in_view(self, file: Path) -> bool:
+        """Returns True if a view has a file of its own in this place, and not the user's behind a link."""
+        parents = [self.directory / one for one in file.parents][:-1]
+        return not file.is_absolute() and ".." not in file.parts and not any(map(view.is_link, parents))
+
     def _telling(self, is_enough: effects.Stop) -> effects.Stop:
         """Returns the stop condition, extended to print the run's progress every few seconds."""
         told_s = 0.0
@@ -133,9 +138,9 @@ class Prober:
     def _of_files(self, *suffixes: str) -> list[Option]:
         """Returns the settings in the files on the command line that have one of the suffixes."""
         found: list[Option] = []
-        for file in (word.rpartition("=")[2] for word in self.line.words):
+        for file in (word.rpartition("=")[2] for word in self.line.words[1:]):
             path = self.directory / file
-            if file.endswith(suffixes) and path.is_file() and not Path(file).is_absolute():
+            if file.endswith(suffixes) and path.is_file() and self._is_in_view(Path(file)):
                 with suppress(InputError):  # not one that can be filled in
                     found += options.of_file(file, Document.read(path).root.data)
         return found

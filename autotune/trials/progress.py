@@ -24,6 +24,7 @@ _SURE_SHARE = 0.02  # half-width of a reliable confidence interval, as a share o
 _KNOWN_SHARE = 0.1  # enough to decide whether the trial is worth a race
 _SILENT_STEPS, _SILENT_S = 10, 2.0  # both: a step of milliseconds is late for any reason
 _ALIKE = 0.25  # relative difference between the loss of a step and of the evaluation after it
+_LAST_STEPS = 4  # without an evaluation, however short the training
 _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; an epoch may drop a batch
 
 
@@ -133,7 +134,8 @@ class Progress:
                 f"the training ended after {self._samples:,} {unit}, and was planned for {planned:,}: the "
                 "settings of the length do not decide when it ends"
             )
-        if last < _WHOLE_SHARE * self._samples:
+        is_near = last > 0 and self._steps_since_evaluation <= _LAST_STEPS
+        if last < _WHOLE_SHARE * self._samples and not is_near:
             return (
                 f"the training ended after {self._samples:,} {unit}, and was last evaluated after "
                 f"{last:,}: have it evaluated at its end"

@@ -46,6 +46,8 @@ class FilledFile(BaseModel):
             form_of(Path(self.base))
         except InputError as error:
             yield f"base: {error}"
+        if self.is_script and (Path(self.base).is_absolute() or ".." in Path(self.base).parts):
+            yield "base: a Python file must be in the directory in which the command runs"
         for path, value in self.values.items():
             try:
                 steps(path)
@@ -95,7 +97,10 @@ def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
 
 def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> None:
     for name, path in paths(own, workdir).items():
-        files.write(directory / path, text_of(name, own[name], directory, values))
+        place = directory / path
+        if own[name].is_script and not place.parent.resolve().is_relative_to(directory.resolve()):
+            raise InputError(f"workload.files.{name}: {own[name].base}: its directory is a link, or left out")
+        files.write(place, text_of(name, own[name], directory, values))
 
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:

@@ -54,11 +54,16 @@ def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, 
     """Yields the files below `directory` with their places in the view; creates the view's directories."""
     for entry in _entries(directory):
         made = view / entry.name
-        if entry.is_symlink() or not entry.is_dir() or entry.name in _LINKED:
+        if is_link(entry) or not entry.is_dir():
             yield entry, made
         elif entry not in (left_out, *left_out.parents):
             made.mkdir(exist_ok=True)
             yield from _files(entry, made, left_out)
+
+
+def is_link(entry: Path) -> bool:
+    """Returns True if a view has only a link to a directory: what is written below it is the original."""
+    return entry.is_symlink() or entry.name in _LINKED
 
 
 def _add(source: Path, made: Path) -> None:

@@ -381,7 +381,9 @@ def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, mon
     assert begun(tmp_path, *command, "--resume").wait(120) == 0
     ended = (tmp_path / "said").read_text().removeprefix(stopped)
     assert "completed after" in ended
-    for line in verdict.lines(place):
+    lines = list(verdict.lines(place))
+    assert "compared with trial" in lines[0]
+    for line in lines:
         assert f"\n{line}" in ended
 
 

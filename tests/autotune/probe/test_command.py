@@ -125,6 +125,23 @@ def test_constants_of_a_script_without_options_are_settings(probe: Probe, tmp_pa
     spaces.parse(proposal.text(found, []), "found")
 
 
+def test_a_script_behind_a_link_is_not_changed(tmp_path: Path) -> None:
+    """A view has links to the directories beside the script's, and to environments."""
+    for name in ("run/env", "src", "run/own"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "train.py").write_text("lr = 1")
+    (tmp_path / "run" / "link").symlink_to(tmp_path / "src")
+    (tmp_path / "place").mkdir()
+    for file, count in (
+        ("../src/train.py", 0),
+        ("env/train.py", 0),
+        ("link/train.py", 0),
+        ("own/train.py", 1),
+    ):
+        prober = Prober([sys.executable, file], tmp_path / "run", tmp_path / "place", print)
+        assert len(prober._of_files(".py")) == count, file
+
+
 @pytest.mark.slow
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     found = probe(scripts.BY_HAND)

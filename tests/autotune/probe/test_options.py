@@ -67,7 +67,7 @@ def _parsed(values: Mapping[str, Setting]) -> list[Option]:
 
 def test_the_arguments_of_a_trainer_are_flags_where_the_script_takes_them() -> None:
     inside = [Option(f"trainer.{name}", "", value) for name, value in _TRAINER.items()]
-    parsed = _parsed({**_TRAINER, "seed": 7, "precision": "high", "bf16": None, "fp16": False})
+    parsed = _parsed({**_TRAINER, "seed": 7, "precision": "high", "bf16": None, "fp16": False, "tf32": None})
     found = {one.name: one for one in options.said_by_flags(inside, parsed)}
     assert list(found) == ["per_device_train_batch_size", "trainer.seed", "precision"]
     assert found["per_device_train_batch_size"].form == "--per_device_train_batch_size {}"

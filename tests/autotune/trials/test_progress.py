@@ -481,3 +481,11 @@ def test_an_end_long_after_the_last_evaluation_is_reported():
         "the training ended after 80 samples, and was last evaluated after 40: have it evaluated at its end"
     )
     assert "was planned for 160" in progress.incompleteness(160)
+
+
+def test_a_short_training_may_be_evaluated_a_step_before_its_end():
+    progress = Progress(SCORE, {"micro_batch_size": 4})
+    at_s, samples = train(progress, 10)
+    evaluate(progress, at_s, samples, 0.1)
+    train(progress, 1, at_s, samples)
+    assert progress.incompleteness(44) is None

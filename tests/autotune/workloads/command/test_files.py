@@ -148,3 +148,20 @@ def test_an_exported_script_lies_beside_the_original(scripted, tmp_path):
     done = subprocess.run(["sh", tmp_path / "best.sh"], capture_output=True, text=True, check=True)
     assert done.stdout == "acc 8 3 home\n"
     assert (tmp_path / "home" / "train.tuned.py").read_text() == SCRIPT.replace("batch = 4", "batch = 8")
+
+
+@pytest.mark.parametrize("base", ["../train.py", "/train.py"])
+def test_a_script_elsewhere_is_refused(base):
+    assert list(own(base=base, set={}).mistakes()) == [
+        "base: a Python file must be in the directory in which the command runs"
+    ]
+
+
+def test_a_copy_is_never_written_behind_a_link(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("batch = 4")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "link").symlink_to(tmp_path / "src")
+    with pytest.raises(InputError, match="its directory is a link"):
+        files.write({"s": own(base="link/train.py", set={"batch": 8})}, tmp_path / "home", {}, tmp_path)
+    assert [one.name for one in (tmp_path / "src").iterdir()] == ["train.py"]
