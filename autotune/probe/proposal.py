@@ -72,7 +72,10 @@ def _workload(found: ProbeResult) -> dict[str, Any]:
     files = _files(found)
     for name, file in files.items():
         run = [
-            word.replace(file["base"], f"{{{name}}}") if word.endswith(file["base"]) else word for word in run
+            word.removesuffix(file["base"]) + f"{{{name}}}"
+            if word.rpartition("=")[2] == file["base"]
+            else word
+            for word in run
         ]
     for option in _used(found):
         if option.is_inside or option.file:

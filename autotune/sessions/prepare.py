@@ -157,7 +157,7 @@ def _planned(space: Space) -> list[str]:
         return []
     budget, size = space.budget, space.effective_batch_size({})
     steps = math.ceil(budget.samples_per_trial / size)
-    every = math.ceil(steps / budget.evaluations_per_trial)
+    every = configurations.trial_interval(space, space.settings({}))
     path = space.naming.path(space.evaluate_every)
     return [f"a trial of the baseline: {steps} steps of {size} samples, an evaluation every {every} ({path})"]
 

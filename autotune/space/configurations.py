@@ -134,15 +134,24 @@ def for_trial(
 ) -> dict[str, Any]:
     """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
 
-    The last evaluation is never before the end: the trial would run on until the next one. A training that
-    ends by itself has it a step before, since a script may evaluate before a step, and not after its last
-    one. `samples` and `evaluations` replace the budget's values.
+    `samples` and `evaluations` replace the budget's values.
     """
     given = {**following.settings(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:
-        count = evaluations or space.budget.evaluations_per_trial
-        steps = space.samples(settings, samples) / effective_batch(settings)
-        ends_itself = lengths.knob(space) is not None
-        interval = (steps - 1) // count if ends_itself else math.ceil(steps / count)
-        given[space.evaluate_every] = max(1, int(interval))
+        given[space.evaluate_every] = trial_interval(space, settings, samples, evaluations)
     return space.naming.as_given(given)
+
+
+def trial_interval(
+    space: Space, settings: Config, samples: int | None = None, evaluations: int | None = None
+) -> int:
+    """Returns the steps between evaluations of a trial; the arguments are those of `for_trial`.
+
+    The last evaluation is never before the end: the trial would run on until the next one. A training that
+    ends by itself has it a step before, since a script may evaluate before a step, and not after its last
+    one.
+    """
+    count = evaluations or space.budget.evaluations_per_trial
+    steps = space.samples(settings, samples) / effective_batch(settings)
+    ends_itself = lengths.knob(space) is not None
+    return max(1, int((steps - 1) // count if ends_itself else math.ceil(steps / count)))
