@@ -42,7 +42,7 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     if time_s is not None:
         found = replace(found, trial_samples=durations.miniature(found, time_s))
     if found.training_s is not None:
-        say(_plan(found, time_s))
+        say(plan(found, time_s))
     return proposal.text(found, lines)
 
 
@@ -108,7 +108,7 @@ class _Asking(Choose):
         return answer == "n"
 
 
-def _plan(found: ProbeResult, time_s: float | None) -> str:
+def plan(found: ProbeResult, time_s: float | None) -> str:
     """Returns a sentence on how long a training takes, and how many there is time for."""
     training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)

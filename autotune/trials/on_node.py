@@ -36,12 +36,12 @@ def describe(*, on_gpu: bool) -> tuple[Hardware, tuple[float, ...]]:
     found = telemetry.hardware()
     if not on_gpu:
         found = replace(found, gpus=(), refused=())
-    return found, probe_s(on_gpu=bool(found.gpus))
+    return found, probe_s(_ON_GPU if found.gpus else None)
 
 
-def probe_s(*, on_gpu: bool) -> tuple[float, ...]:
-    """Returns the seconds of fixed work on a CPU, and on a GPU; raises RuntimeError if the GPU fails."""
-    return (_cpu_s(), *([_gpu_s()] if on_gpu else []))
+def probe_s(gpu_program: str | None) -> tuple[float, ...]:
+    """Returns the seconds of fixed work on a CPU and of `gpu_program`; raises RuntimeError if that fails."""
+    return (_cpu_s(), *([_gpu_s(gpu_program)] if gpu_program else []))
 
 
 def _cpu_s() -> float:
@@ -54,10 +54,10 @@ def _cpu_s() -> float:
     return min(times_s)
 
 
-def _gpu_s() -> float:
-    """Returns the seconds of fixed work on a GPU, run in a process that leaves no CUDA context behind."""
+def _gpu_s(program: str) -> float:
+    """Returns the seconds that `program` prints, run in a process that leaves no CUDA context behind."""
     done = subprocess.run(  # noqa: S603 - this Python
-        [sys.executable, "-c", _ON_GPU],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=_GPU_TIMEOUT_S,

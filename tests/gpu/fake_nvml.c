@@ -155,24 +155,40 @@ Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device slice, Device *device
     return SUCCESS;
 }
 
+// The processes on a GPU, and by how many percent each keeps it busy: "pid", and "others" as "PID:PERCENT PID:PERCENT".
+typedef struct { unsigned pid, busy; } User;
+enum { MOST = 8 };
+static unsigned users(int gpu, User *found) {
+    char others[128] = "", *rest;
+    found[0] = (User){(unsigned)number(gpu, "pid", 0), (unsigned)number(gpu, "busy", 50)};
+    unsigned count = found[0].pid != 0;
+    text(gpu, "others", others, sizeof others);
+    for (char *one = strtok_r(others, " ", &rest); one && count < MOST; one = strtok_r(NULL, " ", &rest))
+        count += sscanf(one, "%u:%u", &found[count].pid, &found[count].busy) == 2;
+    return count;
+}
+
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
 Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Process *processes) {
     FAILS(device, "ComputeRunningProcesses");
-    unsigned pid = (unsigned)number(gpu_of(device), "pid", 0), room = *count;
-    *count = pid != 0;
+    User found[MOST];
+    unsigned long long used = (unsigned long long)(number(gpu_of(device), "used_gib", 0) * (1ull << 30));
+    unsigned room = *count;
+    *count = users(gpu_of(device), found);
     if (room < *count) return TOO_SMALL;
-    if (pid) processes[0] = (Process){pid, (unsigned long long)(number(gpu_of(device), "used_gib", 0) * (1ull << 30)), 0, 0};
+    for (unsigned i = 0; i < *count; i++) processes[i] = (Process){found[i].pid, used, 0, 0};
     return SUCCESS;
 }
 
 typedef struct { unsigned pid; unsigned long long at; unsigned sm, memory, encoder, decoder; } Sample;
 Return nvmlDeviceGetProcessUtilization(Device device, Sample *samples, unsigned *count, unsigned long long since) {
     FAILS(device, "ProcessUtilization");
-    unsigned pid = (unsigned)number(gpu_of(device), "pid", 0), room = samples ? *count : 0;
-    *count = pid != 0;
-    if (!pid) return NOT_FOUND;
-    if (room < 1) return TOO_SMALL;
-    samples[0] = (Sample){pid, since, (unsigned)number(gpu_of(device), "busy", 50), 0, 0, 0};
+    User found[MOST];
+    unsigned room = samples ? *count : 0;
+    *count = users(gpu_of(device), found);
+    if (!*count) return NOT_FOUND;
+    if (room < *count) return TOO_SMALL;
+    for (unsigned i = 0; i < *count; i++) samples[i] = (Sample){found[i].pid, since, found[i].busy, 0, 0, 0};
     return SUCCESS;
 }
 

@@ -4,13 +4,15 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pynvml
 import pytest
+
+from autotune.system import devices, nvml
 
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 _TORCH = Path(__file__).with_name("torch_on_fakes")
@@ -24,7 +26,8 @@ class FakeGpu:
 
     It has `slices` where it is in MIG mode, each with less of its memory. `fails` are NVML's errors by the
     functions that return them, such as {"MemoryInfo": 4}, of slices {"MigMemoryInfo": 4}. A process `pid`
-    keeps it `busy` by so many percent. Torch `raises` that when it computes on it.
+    keeps it `busy` by so many percent, and `others` too: pairs of a pid and percent. Torch `raises` that when
+    it computes on it.
     """
 
     name: str = "NVIDIA Fake"
@@ -35,6 +38,7 @@ class FakeGpu:
     used_gib: float = 0
     pid: int | None = None
     busy: int = 50
+    others: Sequence[tuple[int, int]] = ()
     reasons: int = 0
     fails: Mapping[str, int] = field(default_factory=dict)
     raises: str | None = None
@@ -49,6 +53,7 @@ class FakeGpu:
         major, minor = self.capability
         kept = {"name": self.name, "gib": self.gib, "major": major, "minor": minor, "mode": self.mode}
         kept |= {"slices": self.slices, "used_gib": self.used_gib, "pid": self.pid, "busy": self.busy}
+        kept["others"] = " ".join(f"{pid}:{busy}" for pid, busy in self.others) or None
         pairs = {**kept, "reasons": self.reasons, **self.fails}
         return "".join(f"{key}={value}," for key, value in pairs.items() if value is not None) + ";"
 
@@ -109,3 +114,26 @@ def fake_gpus(nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
     return make
+
+
+@pytest.fixture
+def driver_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The device node by which a driver in the kernel is recognised; there is none until a test makes it."""
+    node = tmp_path / "nvidiactl"
+    monkeypatch.setattr(nvml, "_NODES", (str(node),))
+    return node
+
+
+@pytest.fixture
+def hang(driver_node: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Makes the driver hang from now on, and its callers give up on it sooner."""
+
+    def make() -> None:
+        driver_node.touch()
+        monkeypatch.setenv("FAKE_NVML_HANGS", "1")
+        monkeypatch.setattr(devices, "_ANSWER_S", 0.5)
+
+    yield make
+    while devices._abandoned:  # they are killed, and no real driver keeps them from ending
+        with devices._abandoned.pop():
+            pass

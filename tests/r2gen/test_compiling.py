@@ -1,6 +1,6 @@
 """A model compiled once handles every batch: a later compilation would distort the measured speed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -33,6 +33,28 @@ def _without_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def by_program(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the batches that compiled programs compute; nothing is compiled for them."""
+    sizes: list[int] = []
+
+    def compiler(called: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def program(images: Tensor, *rest: Any) -> Any:
+            sizes.append(len(images))
+            return called(images, *rest)
+
+        return program
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    return sizes
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes the device of trainings one of this kind."""
+    return lambda kind: monkeypatch.setattr(precision, "device", partial(torch.device, kind))
 
 
 def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
@@ -71,9 +93,9 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
 @pytest.mark.usefixtures("_without_code")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 def test_on_a_gpu_one_program_serves_whole_batches_with_reports_of_every_length(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, on: Callable[[str], None]
 ) -> None:
-    monkeypatch.setattr(precision, "device", partial(torch.device, "cuda"))
+    on("cuda")
     monkeypatch.setattr(RelationalMemory, "compile_step", lambda _: None)
     config = tiny(compile="default", micro_batch_size=4, dropout=0.0, drop_prob_lm=0.0)
     model = R2Gen(config, 20).train()
@@ -124,15 +146,15 @@ def _trained(memory: RelationalMemory, words: list[int]) -> tuple[Tensor, Tensor
     return states.sum().detach(), gradient.clone()
 
 
-def test_the_memorys_step_is_compiled_by_itself_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("by_program")
+def test_the_memorys_step_is_compiled_by_itself_on_a_gpu_alone(on: Callable[[str], None]) -> None:
     for mode, device, is_compiled in [
         ("default", "cuda", True),
         ("default", "cpu", False),
         ("reduce-overhead", "cuda", False),
         ("off", "cuda", False),
     ]:
-        monkeypatch.setattr(precision, "device", partial(torch.device, device))
-        monkeypatch.setattr(torch, "compile", lambda called, **_: called)
+        on(device)
         config = tiny(compile=mode)
         model = R2Gen(config, 20)
         compiled(model, config)
@@ -140,28 +162,27 @@ def test_the_memorys_step_is_compiled_by_itself_on_a_gpu_alone(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("mode", "device", "settings", "by_program"),
+    ("device", "settings", "expected"),
     [
-        ("default", "cpu", {"micro_batch_size": 4}, [4, 3, 2]),
-        ("reduce-overhead", "cpu", {"micro_batch_size": 4}, [4]),
-        ("max-autotune", "cpu", {"micro_batch_size": 4}, [4]),
-        ("reduce-overhead", "cpu", {"micro_batch_size": 4, "accumulation_steps": 2}, [4, 3, 2]),
-        ("default", "cuda", {"micro_batch_size": 4}, [4]),
-        ("default", "cpu", {"micro_batch_size": 1}, [1]),
+        ("cpu", {"compile": "default", "micro_batch_size": 4}, [4, 3, 2]),
+        ("cpu", {"compile": "reduce-overhead", "micro_batch_size": 4}, [4]),
+        ("cpu", {"compile": "max-autotune", "micro_batch_size": 4}, [4]),
+        ("cpu", {"compile": "reduce-overhead", "micro_batch_size": 4, "accumulation_steps": 2}, [4, 3, 2]),
+        ("cuda", {"compile": "default", "micro_batch_size": 4}, [4]),
+        ("cpu", {"compile": "default", "micro_batch_size": 1}, [1]),
     ],
 )
 def test_a_batch_that_would_need_another_program_is_computed_eagerly(
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str,
-    device: str,
-    settings: dict[str, int],
+    on: Callable[[str], None],
     by_program: list[int],
+    device: str,
+    settings: dict[str, Any],
+    expected: list[int],
 ) -> None:
-    monkeypatch.setattr(precision, "device", partial(torch.device, device))
-    config, seen = tiny(compile=mode, **settings), []
-    monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda images, *_: seen.append(len(images)))
+    on(device)
+    config = tiny(**settings)
     model = mock.MagicMock(return_value=None)
     forward = compiled(model, config)
     for studies in range(config.micro_batch_size, 0, -1):
         forward(torch.zeros(studies, 1, 1), torch.zeros(studies, 2), None)
-    assert seen == by_program
+    assert by_program == expected

@@ -17,21 +17,20 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from autotune.__main__ import main
 from autotune.cli import train as command
 from autotune.cli.options import Trained
-from autotune.sessions import gpus
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, supervise, verdict
 from autotune.training.events import Kind
 from autotune.trials import child
 from tests import forked
-from tests.autotune.sessions.test_gpus import torch_of
 from tests.autotune.terminal import OnTerminal
 from tests.autotune.trackers.wandb_files import read_runs
 from tests.faults import killing, left_by_a_search
 from tests.faults.sessions import KEPT
 from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+from tests.gpu.fake_torch import fake_torch
 
-__all__ = ["fake_gpus", "nvml_library"]
+__all__ = ["fake_gpus", "fake_torch", "nvml_library"]
 
 HERE = Path(__file__).parents[1] / "training"
 ENDLESS = 10**6  # samples: a training to be stopped must not have ended before
@@ -426,13 +425,13 @@ def test_settings_from_another_machine_must_run_here(session, monkeypatch, capsy
     assert not (root / "training").exists()
 
 
+@pytest.mark.usefixtures("fake_torch")
 @pytest.mark.parametrize(("asked", "count"), [(None, 1), (0, 0), (0.5, 1), (2, 2)])
 def test_it_has_the_requested_gpus_or_those_of_its_session(  # noqa: PLR0917 - fixtures
     session, tmp_path, monkeypatch, fake_gpus, asked, count
 ):
     there = [FakeGpu(), FakeGpu(), FakeGpu()]
     fake_gpus(*there)
-    monkeypatch.setattr(gpus, "ask", lambda more, python: torch_of({**os.environ, **more}))
     monkeypatch.syspath_prepend(str(KEPT))
     root = session(400)
     info = json.loads((root / "session.json").read_text())

@@ -12,12 +12,14 @@ from rich.console import Console
 from autotune.core.shell import pip_install
 from autotune.doctor import examine
 from autotune.doctor.examine import Capability
-from autotune.sessions import gpus
 from autotune.sessions.gpus import DeviceVerdict, Fault, Look, Torch
 from autotune.space.machine import Machine
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from tests import forked
+from tests.gpu.fake_torch import fake_torch
+
+__all__ = ["fake_torch"]
 
 ROOT = Path(__file__).parents[3]
 KEY = "made-up-key-" + "0123456789" * 3
@@ -63,6 +65,7 @@ def test_this_machine_is_examined() -> None:
     assert found["tensorboard"][1].endswith("tensorboard --logdir SESSION/tensorboard")
 
 
+@pytest.mark.slow
 def test_missing_java_and_a_key_are_reported_without_printing_the_key(tmp_path: Path) -> None:
     found, printed = examined(PATH=str(tmp_path), WANDB_API_KEY=KEY)
     assert found["Java"] == (False, "not found: METEOR is left out of the scores")
@@ -71,6 +74,7 @@ def test_missing_java_and_a_key_are_reported_without_printing_the_key(tmp_path: 
     assert KEY not in printed
 
 
+@pytest.mark.slow
 def test_a_java_that_does_not_start_is_reported(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexit 1\n")
@@ -185,10 +189,10 @@ def test_a_package_that_is_missing_says_how_to_install_it() -> None:
     assert examine.package("no-such-package").remedy == remedy
 
 
+@pytest.mark.usefixtures("fake_torch")
 def test_recommended_packages_are_dependencies_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     """The project is in no registry, so its optional packages are installed by their own names."""
     monkeypatch.setattr(examine, "version", Mock(side_effect=examine.PackageNotFoundError))
-    monkeypatch.setattr(gpus, "ask", lambda *_: Torch("not asked", None))
     remedies = [one.remedy.partition(" -m pip install ")[2] for one in examine.examine()]
     advised = {package for package in remedies if package}
     assert {"optuna-dashboard", "tensorboard", "wandb"} <= advised

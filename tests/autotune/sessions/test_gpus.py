@@ -16,11 +16,11 @@ from autotune.doctor import examine
 from autotune.sessions import gpus
 from autotune.sessions.gpus import Fault, Torch
 from autotune.space import machine as machines
-from autotune.system import devices, nvml, telemetry
-from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, fake_gpus, nvml_library
-from tests.gpu.torch_on_fakes import sitecustomize
+from autotune.system import telemetry
+from tests.gpu.fake_nvml import NO_KERNELS, FakeGpu, driver_node, fake_gpus, hang, nvml_library
+from tests.gpu.fake_torch import fake_torch, torch_of
 
-__all__ = ["fake_gpus", "nvml_library"]
+__all__ = ["driver_node", "fake_gpus", "fake_torch", "hang", "nvml_library"]
 
 GIB = 2**30
 FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
@@ -30,37 +30,17 @@ GTX = FakeGpu(name="NVIDIA GeForce GTX 1080", capability=(6, 1), raises=NO_KERNE
 
 
 @pytest.fixture
-def machine(fake_gpus, monkeypatch):
+def machine(fake_gpus, fake_torch, monkeypatch):
     """A machine with these GPUs, and a fake torch that answers for them at once."""
 
     def make(*found, visible=None, order=None, **torch):
-        asked = []
         fake_gpus(*found, visible=visible)
         if order:
             monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
-
-        def ask(environment, python=sys.executable):
-            asked.append(environment)
-            return torch_of({**os.environ, **environment, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, **torch)
-
-        monkeypatch.setattr(gpus, "ask", ask)
-        return asked
+        fake_torch.changes, fake_torch.asked = torch, []
+        return fake_torch.asked
 
     return make
-
-
-def torch_of(environment, fails=None, **changed):
-    """Returns what `torch_check` would print in this environment."""
-    seen = [
-        {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or failed(gpu)}
-        for gpu in sitecustomize.shown(environment)
-    ]
-    kernels = ("sm_75", "sm_80", "sm_86", "sm_90", "compute_120")
-    return Torch(**{"version": "2.13.0", "cuda": "13.0", "kernels": kernels, "devices": seen} | changed)
-
-
-def failed(gpu):
-    return {"fp32": gpu["raises"].splitlines()[0]} if gpu["raises"] else {}
 
 
 def shown():
@@ -120,19 +100,21 @@ def test_a_gpu_is_used_if_it_is_asked_for_or_has_half_of_its_memory_free(machine
     assert len(gpus.usable(count).hardware.gpus) == 2
 
 
-def test_a_torch_for_other_gpus_is_named_unless_the_cpu_is_asked_for(machine, monkeypatch):
+def test_a_torch_for_other_gpus_is_named_unless_the_cpu_is_asked_for(machine, tmp_path, monkeypatch):
     machine()
-    monkeypatch.setattr(gpus, "version", lambda _: "2.9.0+rocm6.4")
+    installed = tmp_path / "torch-2.9.0+rocm6.4.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+rocm6.4\n")
+    monkeypatch.syspath_prepend(tmp_path)
     assert gpus.usable(None).notes == (
         "torch 2.9.0+rocm6.4 is for AMD's GPUs; a search uses only NVIDIA's: trials run on the CPU",
     )
     assert gpus.usable(0).notes == ()
 
 
-def test_a_driver_that_hangs_ends_the_search_in_a_line_and_torch_does_not_wait_for_it(machine, monkeypatch):
+def test_a_driver_that_hangs_ends_the_search_in_a_line_and_torch_does_not_wait_for_it(machine, hang):
     asked = machine(RTX)
-    hung = devices.Device(devices.DRIVER, refused=devices.HUNG)
-    monkeypatch.setattr(devices, "hung_driver", lambda: hung)
+    hang()
     with pytest.raises(
         InputError, match=r"NVIDIA driver is left out: it has not .* Xid error; restart the m"
     ):
@@ -260,12 +242,12 @@ def test_a_driver_without_a_gpu_is_no_hidden_gpu(machine):
     )
 
 
-def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, monkeypatch, tmp_path):
+def test_a_gpu_that_torch_sees_and_nvml_does_not_is_reported(machine, driver_node, monkeypatch):
     """As in a container with CUDA but without the driver's tools."""
     machine(RTX)
     monkeypatch.setenv("FAKE_NVML_INIT", str(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     assert gpus.usable(None).hardware.gpus == (), "there is no device"
-    monkeypatch.setattr(nvml, "_NODES", (str(tmp_path),))
+    driver_node.touch()
     with pytest.raises(InputError, match=r"sees 1 GPUs, but NVML cannot be read.*compute,utility"):
         gpus.usable(None)
     machine(RTX, devices=[])
@@ -346,6 +328,7 @@ def test_a_torch_that_cannot_be_imported_has_a_reason(tmp_path):
     assert told.remedy == pip_install("--force-reinstall torch")
 
 
+@pytest.mark.slow
 def test_a_scripts_python_without_torch_is_accepted(fake_gpus, tmp_path):
     """The script's torch is not checked at all if the tuner's was not, or if both are the same."""
     fake_gpus(RTX)

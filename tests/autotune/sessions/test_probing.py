@@ -9,7 +9,6 @@ from autotune.cli.app import app
 from autotune.core.errors import InputError
 from autotune.sessions import probing
 from autotune.sessions.requests import Probing
-from autotune.system import telemetry
 from tests.autotune.probe import scripts
 from tests.autotune.probe.test_durations import result
 
@@ -24,7 +23,9 @@ def test_a_command_line_is_checked_without_writing_anything(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     code = app(["check", "--", sys.executable, "train.py"], standalone_mode=False)
     assert code == 0
-    assert "score: val_loss in the output" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "score: val_loss in the output" in said
+    assert "A training takes about" in said
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
@@ -50,9 +51,6 @@ def test_a_key_that_a_script_prints_is_hidden(tmp_path, monkeypatch, capsys):
         (250, 60.0, "here, and a trial 25% of that: 1m 00s is enough for 2, 8m 20s for 20, including"),
     ],
 )
-def test_the_plan_counts_what_fits_into_the_time(trial_samples, time_s, said, monkeypatch, capsys):
+def test_the_plan_counts_what_fits_into_the_time(trial_samples, time_s, said):
     found = replace(result("epochs", 16, 100.0), samples=1000, trial_samples=trial_samples)
-    monkeypatch.setattr(probing.command, "probe", lambda *_: (found, []))
-    monkeypatch.setattr(probing.durations, "miniature", lambda *_: trial_samples)
-    probing.space(["python", "train.py"], Probing(), telemetry.hardware(), time_s)
-    assert said in capsys.readouterr().err
+    assert said in probing.plan(found, time_s)

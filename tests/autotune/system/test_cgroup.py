@@ -1,26 +1,9 @@
-from pathlib import Path
-
 import pytest
 
 from autotune.system import cgroup
+from tests.autotune.system.fake_cgroups import tree
 
-
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch):
-    """Writes control group files and the membership line of this process; returns their root."""
-    root, lines = tmp_path / "fs", tmp_path / "membership"
-    monkeypatch.setattr(cgroup, "_ROOT", root)
-    monkeypatch.setattr(cgroup, "_MEMBERSHIP", lines)
-
-    def write(membership: str, files: dict[str, str]) -> Path:
-        for name, text in files.items():
-            file = root / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + "\n")
-        lines.write_text(membership + "\n")
-        return root
-
-    return write
+__all__ = ["tree"]
 
 
 def test_v2_takes_the_tightest_limit_of_the_group_and_its_parents(tree) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from autotune.system import devices, nvml, telemetry
 from autotune.system.telemetry import Telemetry
-from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+from tests.gpu.fake_nvml import FakeGpu, driver_node, fake_gpus, hang, nvml_library
 
-__all__ = ["fake_gpus", "nvml_library"]
+__all__ = ["driver_node", "fake_gpus", "hang", "nvml_library"]
 
 GIB = 2**30
 FORBIDDEN, LOST = pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_GPU_IS_LOST
@@ -98,12 +98,11 @@ def test_a_gpu_that_mps_shares_is_not_exclusive(fake_gpus, monkeypatch, tmp_path
     assert not telemetry.hardware().gpus[0].exclusive
 
 
-def test_a_driver_that_hangs_is_left_alone_in_time(fake_gpus, monkeypatch, tmp_path):
+def test_a_driver_that_hangs_is_left_alone_in_time(fake_gpus, driver_node, hang):
     fake_gpus(FakeGpu())
-    monkeypatch.setattr(nvml, "_NODES", (str(tmp_path),))
+    driver_node.touch()
     assert [gpu.name for gpu in telemetry.hardware().gpus] == [FakeGpu().name]
-    monkeypatch.setenv("FAKE_NVML_HANGS", "1")
-    monkeypatch.setattr(devices, "_ANSWER_S", 0.5)
+    hang()
     found = telemetry.hardware()
     assert ([one.label for one in found.refused], found.gpus, found.driver) == (["NVIDIA driver"], (), None)
     assert found.refused[0].refused.startswith("it has not answered within 20 s: ")

@@ -1,11 +1,12 @@
 """The pure parts run anywhere; device queries only run with a device."""
 
-from dataclasses import dataclass
-
 import pynvml
 import pytest
 
 from autotune.system import devices, nvml
+from tests.gpu.fake_nvml import FakeGpu, fake_gpus, nvml_library
+
+__all__ = ["fake_gpus", "nvml_library"]
 
 needs_gpu = pytest.mark.skipif(not devices.list_visible(None), reason="needs an NVIDIA GPU")
 
@@ -68,48 +69,37 @@ def test_no_devices_combine_to_nothing() -> None:
     assert nvml.combine([]) == {}
 
 
-@dataclass
-class Sample:
-    pid: int
-    smUtil: int = 0  # noqa: N815 - NVML's name
-
-
 @pytest.fixture
-def busy(monkeypatch):
-    """Makes NVML report these processes on a device with their utilisation, or raise an error."""
+def load_by_others(fake_gpus):
+    """Returns the load by processes other than 1 and 2 of a GPU with these figures."""
 
-    def make(running, samples):
-        def utilisation(handle, since_us):
-            if isinstance(samples, Exception):
-                raise samples
-            return samples
+    def load(**figures):
+        fake_gpus(FakeGpu(**figures))
+        with nvml.library():
+            (handle,) = devices.handles(None)
+            return nvml.load_by_others(handle, {1, 2}, 1.0)
 
-        on_device = [Sample(pid) for pid in running]
-        monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda _: on_device)
-        monkeypatch.setattr(pynvml, "nvmlDeviceGetProcessUtilization", utilisation)
-        return nvml.load_by_others(object(), {1, 2}, 1.0)
-
-    return make
+    return load
 
 
-def test_others_on_a_gpu_are_those_that_are_not_the_searchs(busy):
-    assert busy([1, 2, 3, 4], [Sample(1, 60), Sample(3, 20), Sample(3, 25), Sample(4, 5)]) == {
-        "others_gpu_percent": 30.0
-    }
-    assert busy([1, 3, 4], [Sample(3, 80), Sample(4, 80)]) == {"others_gpu_percent": 100.0}
+def test_others_on_a_gpu_are_those_that_are_not_the_searchs(load_by_others):
+    found = load_by_others(pid=1, busy=60, others=((3, 20), (3, 25), (4, 5)))
+    assert found == {"others_gpu_percent": 30.0}
+    assert load_by_others(pid=1, others=((3, 80), (4, 80))) == {"others_gpu_percent": 100.0}
 
 
-def test_an_idle_gpu_has_zero_utilisation_by_others(busy):
-    assert busy([1], pynvml.NVMLError_NotFound()) == {"others_gpu_percent": 0.0}
+def test_an_idle_gpu_has_zero_utilisation_by_others(load_by_others):
+    fails = {"ProcessUtilization": pynvml.NVML_ERROR_NOT_FOUND}
+    assert load_by_others(pid=1, fails=fails) == {"others_gpu_percent": 0.0}
 
 
-@pytest.mark.parametrize("error", [pynvml.NVMLError_NotSupported, pynvml.NVMLError_GpuIsLost])
-def test_figures_of_others_unknown_to_nvml_are_left_out(busy, error):
-    assert busy([1], error()) == {}
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_GPU_IS_LOST])
+def test_figures_of_others_unknown_to_nvml_are_left_out(load_by_others, error):
+    assert load_by_others(pid=1, others=((3, 20),), fails={"ProcessUtilization": error}) == {}
 
 
-def test_a_driver_with_foreign_process_ids_says_nothing_about_others(busy):
-    assert busy([4001, 4002], [Sample(4001, 90)]) == {}
+def test_a_driver_with_foreign_process_ids_says_nothing_about_others(load_by_others):
+    assert load_by_others(pid=4001, busy=90, others=((4002, 5),)) == {}
 
 
 def test_of_several_devices_the_one_most_used_by_others_counts():

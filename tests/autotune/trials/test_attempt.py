@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -346,6 +347,7 @@ def test_what_is_trained_while_the_supervisor_is_suspended_does_not_count(order,
     assert max(record.get("samples", 0) for record in read_records(running._place)) == 80
 
 
+@pytest.mark.slow
 def test_time_in_which_everything_was_suspended_counts_nowhere(order, server, monkeypatch):
     monkeypatch.setattr(child_module, "_LONG_S", 1.0)
     begun_s = time.monotonic()
@@ -408,31 +410,39 @@ def test_a_whole_training_has_the_time_to_save_wherever_it_is_stopped(order, ser
     assert (tmp_path / "work" / "saved").exists()
 
 
+@pytest.fixture
+def closings(monkeypatch):
+    """How long children were given to close; they are killed at once instead, or that is interrupted."""
+    found, stop = SimpleNamespace(waited=[], interrupts=False), Child.stop
+
+    def at_once(child, grace_s):
+        found.waited.append(grace_s)
+        if found.interrupts:
+            raise KeyboardInterrupt
+        return stop(child, 0.0)
+
+    monkeypatch.setattr(Child, "stop", at_once)
+    return found
+
+
 @pytest.mark.parametrize(("is_stopping", "grace_s"), [(False, stop_request.CLOSING_S), (True, 0.0)])
-def test_a_second_ctrl_c_kills_without_waiting(order, server, monkeypatch, is_stopping, grace_s):
+def test_a_second_ctrl_c_kills_without_waiting(order, server, closings, is_stopping, grace_s):
     """The second may come before the first is noticed."""
-    waited, asked, stop = [], [], Child.stop
-    monkeypatch.setattr(Child, "stop", lambda child, grace_s: waited.append(grace_s) or stop(child, 0.0))
+    asked = []
     reports = attempt.reports(order(samples=10**6), server, lambda: bool(asked))
     next(reports)
     asked += [True] * is_stopping
     reports.close()
-    assert waited == [grace_s]
+    assert closings.waited == [grace_s]
 
 
-def test_an_interrupt_while_closing_does_not_wait_again(order, server, monkeypatch):
-    waited = []
-
-    def stop(_, grace_s):
-        waited.append(grace_s)
-        raise KeyboardInterrupt
-
+def test_an_interrupt_while_closing_does_not_wait_again(order, server, closings):
+    closings.interrupts = True
     running = Attempt(order(samples=10**6), server)
-    monkeypatch.setattr(Child, "stop", stop)
     with pytest.raises(KeyboardInterrupt):
         running.step(0.1, lambda: True)
     running.stop()
-    assert len(waited) == 1
+    assert len(closings.waited) == 1
 
 
 def test_a_disk_that_is_full_interrupts_the_attempt_and_keeps_it(order, server, tmp_path):

@@ -18,15 +18,17 @@ import pytest
 
 from autotune.core.metric import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.system import cgroup
 from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
+from tests.autotune.system.fake_cgroups import tree
 from tests.waiting import status, wait_for
 
 from .children import listen, session
+
+__all__ = ["tree"]
 
 CAP = 300 * 2**20
 SCORE = Metric("bleu_4")
@@ -186,10 +188,8 @@ def test_a_kill_that_nothing_explains_is_no_failure_of_the_trial(run, workload, 
 
 
 @pytest.fixture
-def _full_machine(monkeypatch):
-    full = cgroup.GroupMemory(limit_bytes=100, used_bytes=97)
-    monkeypatch.setattr(cgroup, "tightest_group", lambda: Path("/container"))
-    monkeypatch.setattr(cgroup, "memory_of", lambda _: full)
+def _full_machine(tree):
+    tree("0::/container", {"container/memory.max": "100", "container/memory.current": "97"})
 
 
 @pytest.mark.usefixtures("_full_machine")

@@ -46,11 +46,17 @@ def start(tmp_path):
         child.kill()
 
 
+@pytest.fixture
+def in_group(monkeypatch):
+    """Puts the next trial into this control group, or into none, instead of one made for it."""
+    return lambda group: monkeypatch.setattr(MemoryGroup, "create", lambda: group)
+
+
 @pytest.fixture(params=["by the kernel", "by looking"])
-def kept(request, monkeypatch):
+def kept(request, in_group):
     """Enforces the limit by sampling or by a control group."""
     if request.param == "by looking":
-        monkeypatch.setattr(MemoryGroup, "create", lambda: None)
+        in_group(None)
     elif cgroup.group_for_trials() is None:
         pytest.skip("no control group can be made here")
     return request.param
@@ -115,9 +121,8 @@ class GroupThatNobodyJoins(MemoryGroup):
         raise OSError
 
 
-def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, monkeypatch):
-    apart = GroupThatNobodyJoins(MemoryGroup.create().directory)
-    monkeypatch.setattr(MemoryGroup, "create", lambda: apart)
+def test_a_process_that_cannot_join_the_capped_group_is_sampled(start, own_group, in_group):
+    in_group(GroupThatNobodyJoins(MemoryGroup.create().directory))
     child = start("shares_memory", {"blocks": 80, "pause_s": 0.05}, host_bytes=LIMIT)
     listen(child)
     assert ran_out(child.verdict), child.verdict

@@ -125,6 +125,7 @@ def test_nothing_survives_a_killed_supervisor(tmp_path, victims):
         wait_for(lambda: not alive([server]))
 
 
+@pytest.mark.slow
 def test_nothing_survives_a_killed_supervisor_whose_child_is_paused(tmp_path):
     with script(
         tmp_path, SUPERVISOR, "workloads_for_tests:has_family", "workloads_for_tests", "pause"
@@ -146,6 +147,7 @@ def test_nothing_survives_a_killed_supervisor_of_a_race(tmp_path):
         wait_for(lambda: not any(session(pid) for pid in pids))
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_ends_does_not_wait_for_its_child(tmp_path):
     with script(
         tmp_path, SUPERVISOR, "workloads_for_tests:has_family", "workloads_for_tests", "end"
