@@ -57,8 +57,8 @@ def patch(document: Document, winner: Winner) -> Patched:
     """Returns the text of a file with a winner's values; raises InputError if none has a place in it.
 
     A file that the workload writes for its trials gets the values that a trial got. In any other file, a
-    value goes to its own path, or to the only key that commonly means the same. YAML begins with the evidence
-    as comments.
+    value goes to its own path, or to the only key that commonly means the same. YAML and Python begin with
+    the evidence as comments.
     """
     leaves = dict(document.root.leaves())
     values, left_out = _workload_values(document.file, winner) or _by_name(leaves, winner)
@@ -72,7 +72,11 @@ def patch(document: Document, winner: Winner) -> Patched:
         if not is_same(leaves.get(path, _NOTHING), value)
     )
     mark = _BYTE_ORDER if new_text.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
-    return Patched(mark + head + new_text.removeprefix(mark), replaced, tuple(left_out))
+    first, body = "", new_text.removeprefix(mark)
+    if body.startswith("#!"):  # valid only in the first line
+        first, _, body = body.partition("\n")
+        first += "\n"
+    return Patched(mark + first + head + body, replaced, tuple(left_out))
 
 
 def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:

@@ -15,7 +15,7 @@ from autotune.probe import effects, options, watching
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.watching import Watched
-from autotune.workloads.command import view
+from autotune.workloads.command import files, view
 from autotune.workloads.command.process import is_program
 from autotune.workloads.in_place import Document
 
@@ -78,6 +78,7 @@ class Prober:
                 f"the command line must begin with a program, got {name!r}: not found, or not executable"
             )
         self._start_s = _LONGEST_START_S
+        self._left_out: set[str] = set()
 
     def run(
         self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float | None = None
@@ -142,8 +143,19 @@ class Prober:
             path = self.directory / file
             if file.endswith(suffixes) and path.is_file() and self._is_in_view(Path(file)):
                 with suppress(InputError):  # not one that can be filled in
-                    found += options.of_file(file, Document.read(path).root.data)
+                    found += self._of_document(file, Document.read(path))
         return found
+
+    def _of_document(self, file: str, document: Document) -> list[Option]:
+        """Returns the settings in a file; none if it holds a secret, which is said once."""
+        try:
+            files.refuse_secrets(document)
+        except InputError as error:
+            if file not in self._left_out:
+                self.say(f"  the values in {file} stay: {error}")
+            self._left_out.add(file)
+            return []
+        return options.of_file(file, document.root.data)
 
 
 def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -1,8 +1,10 @@
 """Reads the constants of a Python script, such as `batch_size = 64` at its top."""
 
 import ast
+import re
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -10,6 +12,7 @@ from autotune.core.errors import InputError
 from autotune.workloads.node import Node, Step
 
 _FUNCTIONS = ("main", "train")
+_BYTE_ORDER = "\ufeff"
 
 
 def read_python(text: str) -> Node:
@@ -18,11 +21,36 @@ def read_python(text: str) -> Node:
     They are names of the module, of what only a main script runs, and by a dotted path those of its classes
     and of its functions `main` and `train`. Raises InputError if `text` is not Python.
     """
+    return Node(0, len(text), inner=_once(_parsed(text).body, _Lines(text)))
+
+
+def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yields texts that a script gives a name, as in `login(key="...")`, each with its line and that name."""
+    for node in ast.walk(_parsed(text)):
+        pairs: Iterable[tuple[ast.AST | str | None, ast.AST | None]] = ()
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pairs = [(target, value) for target in targets]
+            case ast.AnnAssign(target=target, value=value):
+                pairs = [(target, value)]
+            case ast.keyword(arg=keyword, value=value):
+                pairs = [(keyword, value)]
+            case ast.Dict(keys=keys, values=values):
+                pairs = zip(keys, values, strict=True)
+            case ast.arguments(args=names, defaults=values) if values:
+                pairs = zip((name.arg for name in names[-len(values) :]), values, strict=False)
+        for name, given in pairs:
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                words = re.findall(r"[\w-]+", ast.unparse(name) if isinstance(name, ast.AST) else name or "")
+                yield given.lineno, words[-1] if words else "", given.value
+
+
+def _parsed(text: str) -> ast.Module:
     try:
-        module = ast.parse(text)
+        with warnings.catch_warnings(action="ignore"):  # of the script's own escapes
+            return ast.parse(text.removeprefix(_BYTE_ORDER))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"not Python: {getattr(error, 'msg', error)}") from None
-    return Node(0, len(text), inner=_once(module.body, _Lines(text)))
 
 
 class _Lines:
@@ -32,6 +60,8 @@ class _Lines:
         self._bytes = text.encode()
         lines = self._bytes.splitlines(keepends=True)  # at \n, \r and \r\n, as the parser does
         self._starts = [0, *accumulate(map(len, lines))]
+        if text.startswith(_BYTE_ORDER):
+            self._starts[0] = len(_BYTE_ORDER.encode())
 
     def place(self, line: int, column: int) -> int:
         return len(self._bytes[: self._starts[line - 1] + column].decode())

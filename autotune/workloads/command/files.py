@@ -1,5 +1,6 @@
 """The user's files that a command reads, filled with a trial's settings."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
+from autotune.workloads import constants
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
 from autotune.workloads.node import steps
@@ -69,10 +71,24 @@ def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, An
     base = directory / own.base
     try:
         filled_in = Document.read(base).replaced(filled(own, values))
-        secrecy.refuse_secrets({"": filled_in.root.data}, "it is written for every trial")
+        refuse_secrets(filled_in)
     except InputError as error:
         raise InputError(f"workload.files.{name}: {base}: {error}") from None
     return filled_in.text
+
+
+def refuse_secrets(document: Document) -> None:
+    """Raises InputError if a file holds a secret, a script in any line."""
+    why = "it is written for every trial"
+    if document.file.suffix.lower() != ".py":
+        secrecy.refuse_secrets({"": document.root.data}, why)
+        return
+    hide = secrecy.hider(os.environ)
+    for number, text in enumerate(document.text.splitlines(), start=1):
+        if hide(text) != text:
+            raise InputError(f"{why}: line {number}: looks like a key or a password")
+    for number, name, text in constants.named_texts(document.text):
+        secrecy.refuse_secrets({f"line {number}": {name: text}}, why)
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +121,8 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """Returns shell commands that write the files `own` as for a trial in `workdir`."""
-    make_workdir = f"mkdir -p {quoted(workdir)}\n" if own else ""
+    is_needed = any(not file.is_script for file in own.values())
+    make_workdir = f"mkdir -p {quoted(workdir)}\n" if is_needed else ""
     return make_workdir + "".join(
         _here_document(directory / path, text_of(name, own[name], directory, values))
         for name, path in paths(own, workdir).items()

@@ -52,6 +52,14 @@ def test_the_evidence_comes_behind_a_byte_order_mark(winner):
     assert values["data"] == {"batch_size": 32}
 
 
+def test_the_evidence_comes_behind_the_line_that_starts_a_script(winner):
+    script = Document(Path("a.py"), "#!/usr/bin/env python\n# Trains.\nlearning_rate = 1\n")
+    first, *rest = patch.patch(script, winner()).text.splitlines()
+    assert first == "#!/usr/bin/env python"
+    assert rest[0].startswith("# ")
+    assert rest[-2] == "# Trains."
+
+
 def test_a_name_may_have_dots_in_it(winner):
     _, values = patched("data.batch_size: 16\n", YAML, winner())
     assert values == {"data.batch_size": 32}

@@ -142,6 +142,16 @@ def test_a_script_behind_a_link_is_not_changed(tmp_path: Path) -> None:
         assert len(prober._of_files(".py")) == count, file
 
 
+def test_the_constants_of_a_script_with_a_key_stay(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"lr = 1\nlogin(key='{'0a' * 20}')")
+    (tmp_path / "place").mkdir()
+    said: list[str] = []
+    prober = Prober([sys.executable, "train.py"], tmp_path, tmp_path / "place", said.append)
+    assert [prober._of_files(".py") for _ in range(2)] == [[], []]
+    assert len(said) == 1, "said once"
+    assert "the values in train.py stay: " in said[0]
+
+
 @pytest.mark.slow
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     found = probe(scripts.BY_HAND)
@@ -149,6 +159,7 @@ def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     assert found.score.name == "val_loss", "the perplexity says the same"
 
 
+@pytest.mark.slow
 def test_a_rate_that_shows_only_after_a_warm_up_has_one_result(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(scripts.WARM_UP)
     (tmp_path / "place").mkdir()
@@ -162,12 +173,14 @@ def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
         probe(scripts.GLOBALS, "--batch_size=8")
 
 
-@pytest.mark.parametrize("wished", [pytest.param("", marks=pytest.mark.slow), "test_loss"])
+@pytest.mark.slow
+@pytest.mark.parametrize("wished", ["", "test_loss"])
 def test_a_first_evaluation_that_comes_late_is_waited_for(probe: Probe, wished: str) -> None:
     found = probe(scripts.LATE, wishes=Wishes(score=wished))
     assert (found.score.name, found.minimize) == ("test_loss", True)
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE, wishes=Wishes(roles=command.roles("workers")))
     assert set(_knobs(found)) == {"num_workers", "seed"}
@@ -234,9 +247,8 @@ def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
     assert "num_workers 0 -> 1: ended with exit code 1 before its first step, so it stays" in lines
 
 
-@pytest.mark.parametrize(
-    ("persistent", "fewest"), [("False", 0), pytest.param("True", 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("persistent", "fewest"), [("False", 0), ("True", 1)])
 def test_no_workers_are_offered_unless_the_loader_refuses_that(
     probe: Probe, persistent: str, fewest: int
 ) -> None:
@@ -251,11 +263,12 @@ _AS_WORDS = "train.lr={train.lr} train.batch_size={train.batch_size} train.epoch
 _AS_FLAGS = "--shuffle --lr={lr} --epochs {epochs} --batch_size {batch_size}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "words", "prefix", "ending"),
     [
-        pytest.param(scripts.OMEGACONF, "train.lr=0.02", "train.", _AS_WORDS, marks=pytest.mark.slow),
-        pytest.param(scripts.HYDRA, "train.lr=0.02", "train.", _AS_WORDS, marks=pytest.mark.slow),
+        (scripts.OMEGACONF, "train.lr=0.02", "train.", _AS_WORDS),
+        (scripts.HYDRA, "train.lr=0.02", "train.", _AS_WORDS),
         (scripts.FIRE, "--shuffle --lr=0.02 --epochs 400", "", _AS_FLAGS),
     ],
     ids=["omegaconf", "hydra", "fire"],

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.errors import InputError
+from autotune.workloads.command import files
 from autotune.workloads.in_place import Document
 
 FILE = Path("train.py")
@@ -82,3 +83,40 @@ def test_a_name_that_is_no_constant_is_refused(name: str) -> None:
 def test_what_is_no_python_is_refused(text: str, why: str) -> None:
     with pytest.raises(InputError, match=f"not Python: .*{why}"):
         Document(FILE, text)
+
+
+def test_a_byte_order_mark_stays_and_moves_nothing() -> None:
+    document = Document(FILE, "\ufeffsize = 4\nrate = 1\n")
+    assert document.replaced({"size": 8, "rate": 2}).text == "\ufeffsize = 8\nrate = 2\n"
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_the_script_escapes_wrongly_is_its_own_affair() -> None:
+    assert dict(Document(FILE, "size = 4; path = '\\d'").root.leaves())["size"] == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'login(api_key="{}")',
+        'os.environ["OPENAI_API_KEY"] = "{}"',
+        'def main():\n    config.password: str = "{}"',
+        'users = {{"api-key": "{}"}}',
+        'def login(user, password="{}"):\n    pass',
+        "# wandb login 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+    ],
+)
+def test_a_script_that_holds_a_key_is_not_copied_and_the_line_is_named(text: str) -> None:
+    document = Document(FILE, f"size = 4\n{text.format('sk-made-up-0123456789')}\n")
+    with pytest.raises(InputError, match=r"line [23]\b.*: looks like a key or a password"):
+        files.refuse_secrets(document)
+
+
+def test_ordinary_texts_of_a_script_are_no_keys() -> None:
+    text = '''
+"""Start it with WANDB_API_KEY=your_key python train.py."""
+pad_token, tokenizer = "<|endoftext|>", AutoTokenizer.from_pretrained("EleutherAI/gpt-neo-125M")
+wandb.init(project="a-project-of-mine", name="run-2026-11-27")
+key = "loss"  # of the metrics
+'''
+    files.refuse_secrets(Document(FILE, text + SCRIPT))

@@ -136,7 +136,12 @@ def scripted(command, tmp_path):
     return command("", run="python {script}", files=given, samples="(acc)", directory=str(home))
 
 
-def test_a_script_with_other_constants_runs_where_it_is_and_its_directory_stays(scripted, tmp_path, workdir):
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_script_with_other_constants_runs_where_it_is_and_its_directory_stays(
+    scripted, tmp_path, workdir, monkeypatch, is_whole
+):
+    if is_whole:
+        monkeypatch.setenv("AUTOTUNE_WHOLE", "1")
     with pytest.raises(Exception, match="acc 8 3 home"):  # the script makes no step
         list(scripted.fit({"batch": 8}, workdir))
     assert sorted(one.name for one in (tmp_path / "home").iterdir()) == ["sizes.py", "train.py"]
@@ -144,7 +149,9 @@ def test_a_script_with_other_constants_runs_where_it_is_and_its_directory_stays(
 
 
 def test_an_exported_script_lies_beside_the_original(scripted, tmp_path):
-    (tmp_path / "best.sh").write_text(scripted.own_file.text({"batch": 8}))
+    text = scripted.own_file.text({"batch": 8})
+    assert "mkdir" not in text
+    (tmp_path / "best.sh").write_text(text)
     done = subprocess.run(["sh", tmp_path / "best.sh"], capture_output=True, text=True, check=True)
     assert done.stdout == "acc 8 3 home\n"
     assert (tmp_path / "home" / "train.tuned.py").read_text() == SCRIPT.replace("batch = 4", "batch = 8")

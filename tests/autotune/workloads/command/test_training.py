@@ -225,6 +225,7 @@ list(CommandWorkload.parse(values, directory).fit({}, directory / "work"))
 """
 
 
+@pytest.mark.slow
 def test_a_command_killed_right_after_saving_resumes_counting_there(command, workdir):
     workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
     given = os.environ | {"PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])}
