@@ -89,7 +89,8 @@ def next_step(history: History) -> Proposal | None:
     """Returns the next trial that helps to decide a claim, None when none is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
-    standing = [t for t in finalists(history) if not claim(t.number, history).why_not]
+    open_ones = [t for t in finalists(history) if not claim(t.number, history).why_not]
+    standing = [t for t in open_ones if not _lost_its_race(t, history)]
     if not standing:
         return None
     tested = _tested(standing, history)
@@ -273,7 +274,7 @@ def _candidates(history: History) -> list[Trial]:
         return list(history.better)
     if planning.is_wanted(history.space):
         ranked = [trial for trial in history.ranked if history.is_long_enough(trial)]
-        return [trial for trial in ranked if _may_be_sooner(trial, history)]
+        return [t for t in ranked if _may_be_sooner(t, history) and not _lost_its_race(t, history)]
     stopped = [t for t in history.searched if _may_have_been_better(t, history)]
     return sorted([*history.better, *stopped], key=history.trainings_per_s, reverse=True)
 
@@ -291,6 +292,11 @@ def _may_be_sooner(trial: Trial, history: History) -> bool:
         return False
     most = speed.samples_per_s + (speed.half_width_per_s or 0.0)
     return most * history.length_ratio(trial) > (1 + racing.EQUAL) * usual.samples_per_s
+
+
+def _lost_its_race(trial: Trial, history: History) -> bool:
+    """Returns True if a trial seemed slower side by side: racing it again would take time from others."""
+    return history.relative.raced(trial) is not None and history.seems_slower(trial)
 
 
 def _may_have_been_better(trial: Trial, history: History) -> bool:
@@ -336,4 +342,4 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
     standing = [t for t in finalists(history) if t.completed and not claim(t.number, history).why_not]
     if any(race_of(t.number, history) for t in standing):
         return _leader(standing, history), None
-    return next(iter(standing), history.trial(0)), None
+    return next((t for t in standing if not history.seems_slower(t)), history.trial(0)), None

@@ -89,10 +89,8 @@ class History(TrialLog):
             return None
         if self.space.objective.target is not None:
             return objective.samples_to(trial, self.least_quality) is not None
-        return (
-            self.space.objective.takes_any_quality
-            or (curves.end_quality(trial.measurement) or 0.0) >= self.least_quality
-        )
+        is_kept = (curves.end_quality(trial.measurement) or 0.0) >= self.least_quality
+        return is_kept or self.space.objective.takes_any_quality
 
     def is_out_of_reach(self, trial: Trial) -> bool:
         """Returns True if `trial`, run to its end, would clearly miss the required quality."""
@@ -317,14 +315,19 @@ class History(TrialLog):
 
     @cached_property
     def better(self) -> tuple[Trial, ...]:
-        """The trials of `ranked` that come before the baseline; none if it is not among them."""
+        """The trials of `ranked` before the baseline that do not seem slower; none if it is not there."""
         place = next((i for i, t in enumerate(self.ranked) if t.number == 0), 0)
-        return self.ranked[:place]
+        return tuple(trial for trial in self.ranked[:place] if not self.seems_slower(trial))
+
+    def seems_slower(self, trial: Trial) -> bool:
+        """Returns True if a trial's training seems longer than the baseline's, however uncertain that is."""
+        speed = None if self.space.objective.target is not None else self.factor(trial)
+        return speed is not None and speed.value * self.length_ratio(trial) < 1
 
     @property
     def best(self) -> Trial | None:
-        """The first of `ranked`, unconfirmed: the baseline itself if nothing better may win."""
-        return next(iter(self.ranked), None)
+        """The first of `ranked` that does not seem slower: the baseline itself if nothing better may win."""
+        return next((trial for trial in self.ranked if not self.seems_slower(trial)), None)
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:

@@ -122,6 +122,17 @@ def test_a_contender_that_was_surely_behind_is_not_raced_again(trials, space, ma
     assert (step.race, step.repeat.of in {0, 3}) == ((), True)
 
 
+def test_a_contender_that_seemed_slower_in_its_race_is_not_raced_again(trials, space, make_trial):
+    close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    both = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 0.95}, apart=0.3))
+    assert confirm.next_step(History([*trials[:2], trials[3], close, both], space)).race == (0, 3)
+    alone = make_trial(6, race=(0, 3), slices=slices_of({3: 0.8}, apart=0.01))
+    history = History([*trials[:2], trials[3], close, both, alone], space)
+    assert claims.race_of(4, history) is None, "its interval includes a gain"
+    assert confirm.next_step(history) is None
+    assert confirm.most_s(history) == 0.0
+
+
 def test_a_finalist_whose_seeds_have_begun_is_decided_before_another_is_raced(trials, space, make_trial):
     race = make_trial(4, race=(0, 3), slices=slices_of({3: 2.0}, apart=0.01))
     seed = make_trial(5, 30, curve=[0.2], half_width=0.1, repeat=Repeat(3, 1))
@@ -364,3 +375,7 @@ def test_an_uncertain_speed_is_raced_and_an_equal_one_is_not(make_trial, planned
     assert [t.number for t in confirm.finalists(History(trials, planned))] == [2]
     shorter = trained(4, 10, 0.1, learning_rate=0.002, length=length // 2)
     assert [t.number for t in confirm.finalists(History([*trials, shorter], planned))] == [4, 2]
+    running = replace(make_trial(5, race=(0, 2)), outcome=None)
+    known = History([trials[0], trained(2, 9.8, 9.0, micro_batch_size=32), running], planned)
+    assert [t.number for t in confirm.finalists(known)] == [2]
+    assert confirm.recommended(known)[0].number == 0, "until the race has shown more, it seems slower"

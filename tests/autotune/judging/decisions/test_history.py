@@ -100,6 +100,16 @@ def test_of_equal_speeds_the_surer_wins(make_trial, win):
     assert win(trials) == 2
 
 
+def test_settings_that_seem_slower_are_not_better_than_a_baseline_of_uncertain_speed(make_trial, win):
+    trials = [
+        make_trial(0, 10, 0.2, half_width=3.0),
+        make_trial(1, 9.5, 0.2, half_width=0.1, micro_batch_size=32),
+        make_trial(2, 10.5, 0.2, half_width=3.0, micro_batch_size=64),
+    ]
+    assert win(trials[:2]) == 0
+    assert win(trials) == 2
+
+
 def test_a_speed_without_an_interval_does_not_beat_a_baseline_that_has_one(make_trial, win):
     assert win([make_trial(0, 10, 0.2, half_width=0.1), make_trial(1, 99, 0.2)]) == 0
     assert win([make_trial(0, 10, 0.2), make_trial(1, 99, 0.2)]) == 1
