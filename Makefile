@@ -24,11 +24,12 @@ doctor: .venv/installed
 # In the order that `tests/conftest.py` gives the files: the longest do not come last.
 PYTEST := .venv/bin/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
-# Without the trainer's and the lab's own tests, unless something that they test has changed or ARGS names tests.
+# While working: the tests that take seconds, without the trainer's and the lab's own unless something that they test has
+# changed or ARGS names tests.
 test: .venv/installed-test
 	$(PYTEST) -m "not slow" $(if $(findstring tests/,$(ARGS)),,$(shell tests/unchanged.sh)) $(ARGS)
 
-# All tests, also the searches that end badly: before a change is handed in.
+# All tests, also the whole searches and the slow faults: before a change is handed in.
 test-all: .venv/installed-test
 	$(PYTEST) $(ARGS)
 

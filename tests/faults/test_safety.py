@@ -213,7 +213,7 @@ AS_MODULE, INSTALLED = ["-m", "autotune"], [Path(sys.executable).with_name("auto
     [
         (AS_MODULE, ["status", "."]),
         (INSTALLED, ["status", "."]),
-        (AS_MODULE, ["doctor"]),
+        pytest.param(AS_MODULE, ["doctor"], marks=pytest.mark.slow),
         pytest.param(INSTALLED, ["doctor"], marks=pytest.mark.slow),
         pytest.param(AS_MODULE, ["report", "."], marks=pytest.mark.slow),
         pytest.param(INSTALLED, ["export", ".", "-o", "-"], marks=pytest.mark.slow),
@@ -228,6 +228,7 @@ def test_a_received_session_runs_none_of_its_code_in_its_own_directory(planted, 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_trainer_runs_no_code_of_the_directory_that_it_is_called_in(planted):
     (planted / "r2gen.py").unlink()
     command = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", "none.pt", "--data", "."]

@@ -90,6 +90,7 @@ def found(told):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_another_user_without_the_token_cannot_write_to_rays_store(found):
     assert found["uid"] == 65534
     assert found["with the token"] == "got in: 1", "what is tried would work, but for the token"
@@ -98,6 +99,7 @@ def test_another_user_without_the_token_cannot_write_to_rays_store(found):
         assert "uthenticat" in found[token]
 
 
+@pytest.mark.slow
 def test_another_user_cannot_submit_a_job(found):
     assert found["ports"], "nothing listens"
     statuses = {
@@ -107,6 +109,7 @@ def test_another_user_cannot_submit_a_job(found):
     assert not Path("/tmp/planted").exists()
 
 
+@pytest.mark.slow
 def test_another_user_reaches_neither_sockets_nor_files_nor_the_token(told, found):
     assert told["server"] in found["sockets"], "the fork server's"
     assert any("plasma" in path for path in found["sockets"])
@@ -117,12 +120,14 @@ def test_another_user_reaches_neither_sockets_nor_files_nor_the_token(told, foun
     assert found["a file in it"].startswith("PermissionError")
 
 
+@pytest.mark.slow
 def test_a_search_works_with_a_token_that_it_keeps_to_itself(told):
     assert told["task"] == "a task runs"
     assert len(told["token"]) == 64
     assert told["changed"] == [], "what it starts besides has no use for it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [None, "0" * 64])
 def test_a_missing_token_for_a_cluster_is_reported(told, tmp_path, token):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}

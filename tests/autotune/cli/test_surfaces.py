@@ -98,7 +98,15 @@ def negative(point):
     return point._replace(quality=0.0 - point.quality, chance=0.0 - point.chance)
 
 
-@pytest.mark.parametrize("rule", [{"within": 0.05}, {}, {"target": 1.8}], ids=str)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"within": 0.05},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"target": 1.8}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_a_loss_is_shown_with_its_own_sign_everywhere(grid, session, rule):
     """Runs the search for a loss to minimise, counted in tokens, and for the negative loss."""
     rng = random.Random(0)

@@ -185,6 +185,7 @@ def test_a_time_limit_that_is_too_short_is_reported_early_and_an_unconfirmed_win
         assert not re.search("Best: |Run next|No winner|What may help", done.stdout)
 
 
+@pytest.mark.slow
 def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotune):
     write_space(tmp_path, "fault: none", "fault: kill")
     done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")

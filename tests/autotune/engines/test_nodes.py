@@ -102,6 +102,7 @@ def fake_node(name, device, gpus, library):
     return Started(name, cpus=gpus, gpus=gpus, environment=environment)
 
 
+@pytest.mark.slow
 def test_a_search_uses_the_nodes_of_one_kind_and_says_where_every_trial_ran(tmp_path):
     with started(Started("a", cpus=2), Started("b", sees=ONE_CPU)) as cluster:
         process = begin(tmp_path, cluster)

@@ -115,6 +115,7 @@ def test_settings_of_trl_are_applied_like_others(hear_trainer):
     assert sum(step.tokens for step in heard.steps) >= tokens[-1] > 0
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_reported_when_due_and_several_data_sets_are_one(hear_trainer):
     overrides, at_the_end = {wire.IN_TRIAL: {"evaluate_every": 20}}, 1  # Transformers' own evaluation
     found = hear_trainer("two_evaluations", overrides).records

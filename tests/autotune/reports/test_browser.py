@@ -254,6 +254,7 @@ def test_a_link_to_a_table_opens_it(browser, pages):
     assert browser.run("return document.getElementById('trials').open")
 
 
+@pytest.mark.slow
 def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     browser.look(PRINTED_PX, "dark").open(pages["rich"])
     closed = browser.run("return document.querySelectorAll('details:not([open])').length")
