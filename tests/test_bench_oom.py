@@ -50,6 +50,7 @@ class Toy:
         return 100 * size / (size + 24) * rng.gauss(1, 0.01), 0.16 + rng.gauss(0, 0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "toy",
     [

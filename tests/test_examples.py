@@ -70,6 +70,7 @@ def settings():
     return {**space.baseline, "micro_batch_size": 16, "learning_rate": 4e-3, "eval_every_samples": 2000}
 
 
+@pytest.mark.slow
 def test_shapes_are_learnt_and_every_image_is_scored(shapes, settings, tmp_path):
     seen = [r for r in shapes.fit({**settings, "epochs": 2}, tmp_path) if "accuracy" in r]
     assert [r["samples"] for r in seen] == [2000, 4000, 6000, 8000]
@@ -91,6 +92,7 @@ def test_shapes_continue_from_their_checkpoint(shapes, settings, tmp_path):
     assert begun + list(islice(shapes.fit(settings, tmp_path / "stopped"), 35)) == whole
 
 
+@pytest.mark.slow
 def test_an_epoch_of_shapes_has_every_image_once(shapes, settings, tmp_path):
     settings |= {"micro_batch_size": 24, "accumulation_steps": 2, "epochs": 1}
     seen = [r["samples"] for r in shapes.fit(settings, tmp_path) if "accuracy" not in r]
@@ -127,6 +129,7 @@ def one_trial(file, samples, place, **config):
     return report.measurement
 
 
+@pytest.mark.slow
 def test_a_training_that_reports_by_itself_is_a_trial(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(EXAMPLES)
     settings = {"micro_batch_size": 512, "learning_rate": 0.05, "seed": 0, "samples": 4096}

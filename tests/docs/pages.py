@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -35,6 +36,7 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def _tokens(page: Path) -> list[Token]:
     return _MARKDOWN.parse(page.read_text(encoding="utf-8"))
 

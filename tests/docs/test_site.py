@@ -97,6 +97,7 @@ def browser():
     started.quit()
 
 
+@pytest.mark.slow
 def test_it_can_be_searched_if_it_was_opened_from_the_disk(site, browser):
     browsers.load(browser, site / "how-to" / "data.html")
     browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]").send_keys("Kelton")

@@ -16,7 +16,7 @@ from autotune.core.measurement import Measurement, Throughput
 from autotune.core.metric import Metric
 from autotune.core.trial import Status
 from autotune.space import spaces
-from autotune.storage import studies
+from autotune.storage import identity, studies
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import StoredSession
 from autotune.trackers.tensorboard import TensorBoard
@@ -268,7 +268,9 @@ def test_resuming_removes_what_a_kill_left_of_an_ended_trial(tmp_path):
     place = kept("format-2", tmp_path / "s")
     session, trials = StoredSession.open(place), trials_of(place)
     for trial in trials:
-        session.trial_dir(trial.number).work.mkdir(parents=True, exist_ok=True)
+        directory = session.trial_dir(trial.number)
+        directory.work.mkdir(parents=True, exist_ok=True)
+        identity.write_identity(directory, session.identity_of(trial))
     session.remove_work(trials)
     left = {int(work.parent.name) for work in (place / "trials").glob("*/work")}
     assert left == {t.number for t in trials if t.outcome is None}

@@ -377,6 +377,7 @@ def annotations(draw, whole):
     return spoilt(draw, text) if draw(st.integers(0, 3)) == 0 else text, draw(st.booleans())
 
 
+@pytest.mark.slow
 def test_annotations(place, fuzz, data):
     root = place.parent / "data"
     root.mkdir()

@@ -119,10 +119,12 @@ def test_the_next_command_ends_the_leftovers_of_a_driver_killed_with_its_guardia
         family = killing.family(process)
         (guardian,) = killing.kinds(family)["guardian"]
         scratch = scratch_of(family)
+        drivers = psutil.Process(process.pid).children()
         guardian.suspend()  # otherwise it may be faster
         process.kill()
-        guardian.kill()
         process.wait()
+        psutil.wait_procs(drivers)  # each would adopt what a killed guardian leaves, and end it
+        guardian.kill()
         assert {"raylet", "GCS server"} <= set(killing.kinds(killing.alive(family)))
         asked = killing.begin(tmp_path, "status", "s", **environment)
         assert asked.wait(240) == 0, killing.output(tmp_path)

@@ -319,6 +319,7 @@ def test_the_directory_of_another_trial_is_not_emptied(place):
     assert all(session.trial_dir(t.number).work.is_dir() for t in ended)
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_studys_file_alone_has_every_ended_trial(tmp_path):
     """The search writes while the study is copied without its write-ahead log."""
     session = left_by_a_search.make(tmp_path / "s")

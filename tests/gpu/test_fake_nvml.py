@@ -42,6 +42,7 @@ def test_a_function_fails_as_configured(fake_gpus):
             pynvml.nvmlDeviceGetHandleByIndex(1)
 
 
+@pytest.mark.slow
 def test_ray_and_torch_find_the_same_gpus(fake_gpus):
     gpus = FakeGpu(name="NVIDIA A100-SXM4-80GB"), FakeGpu()
     fake_gpus(*gpus)

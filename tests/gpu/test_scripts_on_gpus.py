@@ -88,7 +88,8 @@ def test_a_script_that_sees_no_gpu_is_not_measured_under_its_name(search, tmp_pa
     assert line.endswith("Fix that, then run: python -m autotune resume s")
 
 
-@pytest.mark.parametrize("names", ["the Python", pytest.param("the command", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", ["the Python", "the command"])
 def test_a_scripts_own_python_without_cuda_is_named_before_the_search(search, tmp_path, names):
     own = tmp_path / "env" / "bin" / "python"
     own.parent.mkdir(parents=True)

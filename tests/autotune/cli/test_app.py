@@ -211,6 +211,7 @@ def test_the_example_of_every_command_is_valid(name):
     COMMANDS.commands[name].make_context(name, words[2:])  # parses all of it, or raises
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_fits_a_terminal():
     """Covers every command: none may import slow modules."""
     code = (

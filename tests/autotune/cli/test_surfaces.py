@@ -66,7 +66,11 @@ def test_a_trial_that_runs_has_the_same_figures_on_every_surface(tmp_path, monke
 
 @pytest.mark.parametrize(
     ("select", "is_equal"),
-    [("same-quality", False), ("same-quality", True), ("same-training", False)],
+    [
+        ("same-quality", False),
+        pytest.param("same-quality", True, marks=pytest.mark.slow),
+        pytest.param("same-training", False, marks=pytest.mark.slow),
+    ],
 )
 def test_a_search_on_an_unsteady_machine_has_the_same_figures_everywhere(grid, session, select, is_equal):
     """Equal settings have another speed in each run; some of the searches have a winner."""

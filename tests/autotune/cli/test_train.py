@@ -132,6 +132,7 @@ def test_a_training_ends_when_it_has_all_its_samples(tmp_path, capsys):
     assert "a training has no report" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
     """The kills come at different points between two evaluations, and once just after one."""
     killed = [104, 200, 296, 400, 552]
@@ -145,6 +146,7 @@ def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
     assert "unspecified launch failure; continues from its checkpoint" in said
 
 
+@pytest.mark.slow
 def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(child.Child.__init__, "__defaults__", (child.Stalls(shortest_s=3.0),))
     assert train(tmp_path, faults="hung@300") == 0
@@ -248,6 +250,7 @@ def panels(lines):
     return sum(line.startswith("throughput ") for line in lines), lines.count("training batch 8")
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_panel_shows_progress_and_leaves_printed_lines_intact(watched):
     it = watched()
     it.read_until(lambda lines: panels(lines) == (1, 1) and any("▁" in line for line in lines), 120)
@@ -263,6 +266,7 @@ def test_on_a_terminal_a_panel_shows_progress_and_leaves_printed_lines_intact(wa
     assert "stopped; to continue" in said
 
 
+@pytest.mark.slow
 def test_a_second_signal_finds_the_terminal_as_it_was(watched):
     it = watched("hung@400")
     it.read_until(lambda lines: panels(lines) == (1, 1) and any("after 400" in line for line in lines), 120)
@@ -274,6 +278,7 @@ def test_a_second_signal_finds_the_terminal_as_it_was(watched):
     assert panels(it.left) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_job_whose_processes_all_get_the_signal_continues_as_one_run_in_tensorboard_and_wandb(tmp_path):
     follow = ("--wandb", "offline", "--tag", "thesis")
     process = started(tmp_path, *follow)
@@ -318,6 +323,7 @@ def test_wrong_input_is_one_line(tmp_path, capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_endless_training_needs_a_length(tmp_path, capsys):
     file = space(tmp_path)
     file.write_text(file.read_text().replace("training: {samples: 600}\n", ""))
@@ -358,6 +364,7 @@ def session(left, tmp_path):
     return lasting
 
 
+@pytest.mark.slow
 def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     root = session(ENDLESS)

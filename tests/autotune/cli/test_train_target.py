@@ -44,6 +44,7 @@ def config(directory, **changes):
     return file
 
 
+@pytest.mark.slow
 def test_a_config_of_r2gen_is_trained_with_exactly_its_settings(tmp_path):
     file = config(tmp_path)
     assert main(["train", str(file), "--workdir", "t", "--wandb", "off"]) == 0

@@ -283,6 +283,7 @@ def compare(capsys, *arguments):
     return code, out.splitlines(), err
 
 
+@pytest.mark.slow
 def test_the_command_compares_a_workload_that_writes_no_reports(session, capsys):
     code, lines, err = compare(capsys, session.root, "--precisions", " bf16,fp32,bf16", "--seeds", 2)
     assert (code, err) == (0, "")

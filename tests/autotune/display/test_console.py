@@ -240,6 +240,7 @@ def test_the_picture_stays_one_picture_whatever_is_printed_above_it(live_view):
     assert "it was stopped" in view.left
 
 
+@pytest.mark.slow
 def test_output_of_libraries_stays_whole_above_the_picture(live_view):
     """One thread prints it while another redraws the picture."""
     view = live_view(80, 24, "talking")

@@ -129,6 +129,7 @@ def test_the_range_holds_for_trials_of_very_different_lengths(lasting, unconfirm
     assert inside >= 180
 
 
+@pytest.mark.slow
 def test_the_range_holds_for_whole_searches(recorded):
     """Replayed searches stop and confirm trials; of ten half-way estimates at least eight hold."""
     inside = 0

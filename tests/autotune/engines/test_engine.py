@@ -143,7 +143,7 @@ def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path,
     assert (again.returncode, again.stderr) == (1, "")
     assert f"): {result['why'].removeprefix('No winner: ')}.\n" in again.stdout
     assert "What may help:\n" in again.stdout
-    assert "- more trials:\n  python -m autotune resume s --trials 20\n" in again.stdout
+    assert "- run more trials:\n  python -m autotune resume s --trials 20\n" in again.stdout
 
     before = trials_of(tmp_path)
     more = autotune("resume", "s", "--trials", 500, "--time", "8s")

@@ -13,7 +13,9 @@ def hear(tmp_path_factory):
     return hearing("chance", "trainer", tmp_path_factory.mktemp("chance"))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 24))]
+)
 def test_steps_and_samples_are_those_of_the_script(hear, seed):
     check(hear, seed)
 

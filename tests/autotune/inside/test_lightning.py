@@ -76,6 +76,7 @@ def test_a_signal_ends_a_validation(fit, tmp_path):
     assert not (tmp_path / CHECKPOINT).exists()
 
 
+@pytest.mark.slow
 def test_a_run_resumed_after_a_validation_reports_it_again(fit):
     first, again = fit("goes_on"), fit("goes_on")
     assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors
@@ -117,6 +118,7 @@ def test_what_a_function_builds_is_fitted(fit):
     assert heard.said == [[4, 4], [8], [8, 8]], heard.errors  # none resumes from another one's end
 
 
+@pytest.mark.slow
 def test_lightning_cli_takes_the_arguments_of_the_search(fit):
     overrides = {
         "trainer": {"precision": "bf16-mixed", "accumulate_grad_batches": 2},

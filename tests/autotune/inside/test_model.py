@@ -58,6 +58,7 @@ def trained(tmp_path):
     return train
 
 
+@pytest.mark.slow
 def test_a_model_runs_in_bf16_and_its_loss_does_not(trained):
     found = trained(precision="bf16")
     inside = ["torch.bfloat16", False]
@@ -114,6 +115,7 @@ print(average(torch.ones(2, 4)).abs().sum().item(), "saved", file.tell() > 0)
 """
 
 
+@pytest.mark.slow
 def test_a_changed_model_can_be_copied_and_saved_whole(tmp_path):
     (tmp_path / "train.py").write_text(COPIED)
     environment = {

@@ -100,6 +100,7 @@ def test_unknown_arguments_are_not_applied(hear_trainer):
     assert len(heard.said) == 1
 
 
+@pytest.mark.slow
 def test_a_model_gets_the_requested_attention(hear_trainer):
     heard = hear_trainer("attention", {"model": {"attn_implementation": "eager"}})
     assert heard.said == ["eager"]
@@ -107,6 +108,7 @@ def test_a_model_gets_the_requested_attention(hear_trainer):
     assert hear_trainer("attention").said == ["sdpa"]
 
 
+@pytest.mark.slow
 def test_settings_of_trl_are_applied_like_others(hear_trainer):
     heard = hear_trainer("packed", {"trainer": {"packing": True, "max_length": 32}})
     assert heard.said, heard.errors
@@ -138,6 +140,7 @@ def test_a_loop_with_accelerate_is_reported_and_has_its_settings(hear_trainer):
     assert [list(record) for record in heard.records] == [["eval_loss"]] * 2
 
 
+@pytest.mark.slow
 def test_a_stopped_trial_saves_at_the_end_of_its_step_and_resumes_there(hear_trainer, tmp_path):
     overrides, work = {wire.IN_TRIAL: {"evaluate_every": 8}}, tmp_path / "work0"
     stopped = hear_trainer("ended", overrides)

@@ -91,6 +91,7 @@ def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> No
     assert space.baseline["micro_batch_size"] == 4
 
 
+@pytest.mark.slow
 def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(scripts.CONFIG)
@@ -109,6 +110,7 @@ def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path)
     spaces.parse(proposal.text(found, []), "found")
 
 
+@pytest.mark.slow
 def test_constants_of_a_script_without_options_are_settings(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "sizes.py").write_text("WIDTH = 4")
@@ -168,6 +170,7 @@ def test_a_rate_that_shows_only_after_a_warm_up_has_one_result(tmp_path: Path) -
     assert [line for line in lines if line.startswith("lr ")] == ["lr 0.01 -> 0.02: has an effect"]
 
 
+@pytest.mark.slow
 def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
     with pytest.raises(InputError, match=r"--score NAME: which of these counts\? val_.*; val_"):
         probe(scripts.GLOBALS, "--batch_size=8")
@@ -194,6 +197,7 @@ def test_a_command_line_without_a_program_is_a_one_line_error(tmp_path: Path, wo
         Prober([words], tmp_path, tmp_path, lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_progress_of_a_silent_training_is_shown(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import time\ntime.sleep(7)")
     said: list[str] = []

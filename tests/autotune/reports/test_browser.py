@@ -159,6 +159,7 @@ def test_every_section_is_filled(browser, pages, name):
     assert min(lengths) > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_and_plots_follow_the_scheme(browser, pages, scheme):
     browser.look(scheme="light" if scheme == "dark" else "dark").open_once(pages["rich"]).look(scheme=scheme)
@@ -171,6 +172,7 @@ def test_page_and_plots_follow_the_scheme(browser, pages, scheme):
     browser.keep(f"rich-{scheme}")
 
 
+@pytest.mark.slow
 def test_on_a_phone_only_tables_and_wide_plots_scroll_sideways(browser, pages, name):
     browser.look(NARROW).open_once(pages[name])
     browser.run("for (const d of document.querySelectorAll('details')) d.open = true")
@@ -185,6 +187,7 @@ def test_on_a_phone_only_tables_and_wide_plots_scroll_sideways(browser, pages, n
     browser.keep(f"{name}-phone")
 
 
+@pytest.mark.slow
 def test_plots_are_as_wide_as_their_place(browser, pages):
     """Plotly forgets the height of a figure that it has drawn twice, as after a change of colours."""
     browser.look(scheme="dark").open(pages["rich"])
@@ -218,6 +221,7 @@ def test_a_hover_shows_the_configuration_as_text(browser, pages):
     assert "<script>window.hacked" in shown.replace("\xa0", " ")
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_the_answer_and_the_theme(browser, pages):
     browser.look().open(pages["rich"])
     browser.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
@@ -274,6 +278,7 @@ def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     assert is_dark(rgb(browser.style("body", "backgroundColor")))
 
 
+@pytest.mark.slow
 def test_the_page_prints(browser, pages):
     browser.look(scheme="dark", media="").open_once(pages["rich"])
     printed = base64.b64decode(browser.do("Page.printToPDF", printBackground=True)["data"])

@@ -48,6 +48,7 @@ def prepared(tmp_path, monkeypatch):
     return prepare_with
 
 
+@pytest.mark.slow
 def test_an_epoch_of_the_baseline_is_trained_to_count_its_samples(prepared, capfd, tmp_path):
     space, _, _ = prepared(SCRIPT)
     assert (space.training.samples_per_epoch, space.budget.samples_per_trial) == (100, 600)

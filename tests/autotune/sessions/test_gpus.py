@@ -306,6 +306,7 @@ def test_doctor_shows_the_facts_about_gpus_that_a_search_uses(machine):
     assert [gpu.name for gpu in gpus.usable(None).hardware.gpus] == [RTX.name]
 
 
+@pytest.mark.slow
 def test_torch_checks_every_device(fake_gpus):
     """Runs the real check with a fake torch that has these GPUs, and no kernels for one of them."""
     fake_gpus(GTX, RTX)

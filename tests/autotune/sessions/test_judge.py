@@ -61,6 +61,7 @@ def test_a_faster_command_is_confirmed_and_leaves_nothing_in_the_directory(direc
     assert not list((directory / "judged" / "work").iterdir())
 
 
+@pytest.mark.slow
 def test_a_command_that_ends_worse_is_refused(directory, capsys):
     code = judge.judge([*line(SLOW), "--vs", *line(FAST, "--loss", "2")], asked())
     found = answer(capsys)
@@ -124,6 +125,7 @@ def test_two_scripts_are_run_by_their_suffixes():
     assert judge.split(["a.py", "b.sh"]) == (["python", "a.py"], ["sh", "b.sh"])
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_both(directory, capsys):
     shutil.copy("train.py", "changed.py")
     options = ["--json", "--pairs", "10", "--score", "val_loss", "--session", "judged"]

@@ -63,12 +63,14 @@ def busy() -> float:
     return others.busy_seconds(Path("/proc/stat").read_text(), os.sched_getaffinity(0))[0]
 
 
+@pytest.mark.slow
 def test_cpu_time_outside_of_the_search_is_others() -> None:
     with child("import time; time.sleep(600)") as top, child(SPIN) as burner:
         others_s, burnt_s, _ = watched(top, burner)
     assert others_s > burnt_s - _SLACK_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [SPIN, STARTS_SPINNERS], ids=["itself", "in processes that come and go"])
 def test_cpu_time_below_the_search_is_not_others(code: str) -> None:
     with child(code) as top:

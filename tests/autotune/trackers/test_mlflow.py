@@ -30,6 +30,7 @@ def test_a_failed_run_says_why(driver: Driver) -> None:
     assert runs["0"].data.metrics["perf/throughput"] == 5.0
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_gain_the_trials_and_the_report(driver: Driver) -> None:
     driver.run(SUMMARY, "4", SOME_API_KEY=KEY)
     (run,) = mlflow_runs(driver.session)

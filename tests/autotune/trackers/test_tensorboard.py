@@ -137,6 +137,7 @@ with registry.open_session(session) as trackers:
 """
 
 
+@pytest.mark.slow
 def test_the_driver_of_a_search_imports_no_torch_no_tensorflow_and_no_tracker_that_is_off(tmp_path):
     command = [sys.executable, "-c", WITHOUT_WANDB, tmp_path / "s"]
     tracker, *imported = subprocess.check_output(command, cwd=ROOT, text=True).split()

@@ -99,6 +99,7 @@ def test_nothing_is_restarted_after_an_abort(tmp_path, caplog):
     assert (listener.recovered, caplog.messages) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_hanging_tracker_delays_nothing_and_is_abandoned(tmp_path, caplog):
     hanging, other = Listener(tmp_path), Listener(tmp_path)
     hanging.may_go_on.clear()

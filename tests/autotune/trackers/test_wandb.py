@@ -16,6 +16,7 @@ def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path, "wandb")
 
 
+@pytest.mark.slow
 def test_runs_have_tags_axes_and_the_figures_over_the_whole_trial(driver: Driver) -> None:
     assert driver.run(TUNE, SOME_API_KEY=KEY) == ""
     completed, failed, lost = read_runs(driver.session)

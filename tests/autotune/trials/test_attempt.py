@@ -193,6 +193,7 @@ def test_a_trial_ends_at_the_target_of_its_loss(order, server):
     assert report.measurement.scores["val_loss"] <= 2.05
 
 
+@pytest.mark.slow
 def test_what_a_workloads_own_process_holds_is_in_its_peak(order, server):
     running = order(workload="test_attempt:delegating", samples=160)
     figures = finish(Attempt(replace(running, settings={**running.settings, "mib": 64}), server)).measurement
@@ -379,6 +380,7 @@ def stopped(order, server):
     return stop
 
 
+@pytest.mark.slow
 def test_a_whole_training_may_come_to_the_end_of_its_evaluation(stopped):
     last = stopped(evaluation_s=3.0, closing_s=600.0)
     assert last.outcome == Outcome(Status.INTERRUPTED, reason="was asked to stop")

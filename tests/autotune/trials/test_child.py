@@ -89,6 +89,7 @@ def first_record(child):
     return events[0]
 
 
+@pytest.mark.slow
 def test_two_of_the_first_steps_have_their_operations_in_their_records(run):
     _, events = run("computes")
     layer = 2 * 4 * 64 * 32
@@ -231,6 +232,7 @@ def test_a_kill_while_the_machine_is_full_is_out_of_memory(start):
     assert child.verdict.reason == "killed by SIGKILL while 97% of the machine's memory was in use"
 
 
+@pytest.mark.slow
 def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
     child = start("hangs_here", stall_timeout_s=60.0)
     wait_for((tmp_path / "work" / "hanging").exists)
@@ -241,6 +243,7 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(start, tmp_path):
     assert "in hangs_here" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_records_yielded_during_a_stack_dump_are_received(start, tmp_path):
     """A program that cannot dump its stacks dies of the signal, and its parent continues."""
     child = start("waits_for_a_program", stall_timeout_s=60.0, whole=True)
@@ -269,6 +272,7 @@ def test_a_supervisor_that_was_suspended_ends_no_trial(start):
     assert child.verdict is None
 
 
+@pytest.mark.slow
 def test_without_a_limit_its_own_steps_determine_the_stall_timeout(start, tmp_path):
     child = start("hangs_here", {"steps": 5, "evaluates": True}, stalls=Stalls(shortest_s=1.0))
     wait_for((tmp_path / "work" / "hanging").exists)
@@ -453,6 +457,7 @@ def test_a_workload_starts_its_workers_as_it_does_by_itself(run):
     assert event["start_method"] == plain.stdout.strip()
 
 
+@pytest.mark.slow
 def test_children_leave_no_descriptor_and_no_process(tmp_path, server):
     def one():
         order = Order(0, "workloads_for_tests:steps", {}, str(tmp_path), SCORE, Ends(1))

@@ -81,6 +81,7 @@ def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start
         assert any(part in child.verdict.reason for part in said), child.verdict
 
 
+@pytest.mark.slow
 def test_a_family_within_its_limit_is_left_alone(start, kept):
     child = start("has_heavy_children", {"children": 2}, host_bytes=LIMIT)
     for _ in range(8):

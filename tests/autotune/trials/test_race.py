@@ -114,6 +114,7 @@ def test_the_cost_of_evaluations_is_in_every_turn(order, server, tmp_path, round
     assert {one.unsure for one in slices if one.number} == {0.05}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_a_speedup_of_two_is_measured(order, server, tmp_path, rounds, together):
     rounds(4)
@@ -134,6 +135,7 @@ def test_a_speedup_of_two_is_measured(order, server, tmp_path, rounds, together)
     wait_for(lambda: not processes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 def test_members_are_launched_anew_after_four_rounds(order, server, monkeypatch, rounds, together):
     """If they cannot be alive at once, every turn starts its process anyway."""
@@ -212,6 +214,7 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
     assert race.read_slices(TrialDir(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
     rounds(13)  # in each of them one step at least, however busy the machine
     report = finish(Race(order({"step_s": 0.05, "steps": 12}, {"step_s": 0.05}), server))
@@ -225,6 +228,7 @@ def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
     assert outcome.reason == "trial 7: the workload ended by itself before it was warmed up"
 
 
+@pytest.mark.slow
 def test_a_turn_without_a_step_is_repeated_longer_a_few_times(order, server, monkeypatch, rounds):
     rounds(1)
     turn_s = 0.02
@@ -238,6 +242,7 @@ def test_a_turn_without_a_step_is_repeated_longer_a_few_times(order, server, mon
     assert outcome.reason == "trial 0: no whole step in a turn, 4 times in a row"
 
 
+@pytest.mark.slow
 def test_an_evaluation_may_take_longer_than_all_tries_of_a_turn(order, server, rounds):
     rounds(4)
     report = finish(Race(order({"step_s": 0.02, "evaluated_at": 10}, {"step_s": 0.02}), server))
@@ -245,6 +250,7 @@ def test_an_evaluation_may_take_longer_than_all_tries_of_a_turn(order, server, r
     assert max(one.seconds / one.steps for one in report.measurement.slices) < 1, "it is in no step"
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_interrupts_the_race_and_keeps_its_rounds(order, server, tmp_path):
     with small_disk(tmp_path / "small", "64k") as place:
         given = replace(order({"step_s": 0.005}, {"step_s": 0.005}), directory=str(place))

@@ -289,6 +289,7 @@ def speeds_differ(one, other):
     return [name for name in one if name not in COMMON.same_speed and one[name] != other[name]]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, database=None, max_examples=150, suppress_health_check=[FIXTURE])
 @given(changes=CHANGES, data=st.data())
 def test_any_path_is_complete_stable_and_takes_the_cheapest_steps(space, changes, data):

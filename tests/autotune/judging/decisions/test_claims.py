@@ -370,6 +370,7 @@ def played(reached, sooner):
     return share_of_claims
 
 
+@pytest.mark.slow
 def test_equal_settings_are_rarely_claimed_sooner(played):
     assert played(1.0, 1000) <= 0.02
 

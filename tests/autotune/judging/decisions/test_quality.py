@@ -158,7 +158,7 @@ def test_a_better_quality_is_called_kept_and_a_much_worse_one_lost(answers):
     assert answers(0.85, 4)[QualityAnswer.LOST] >= 0.95
 
 
-@pytest.mark.parametrize("repeats", [3, 6])
+@pytest.mark.parametrize("repeats", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_settings_at_the_margin_rarely_pass_over_all_looks(repeats):
     """Looks after 3, 4, ... runs of both sides, as a search does."""
     rng, passed, times = random.Random(repeats), 0, 4000

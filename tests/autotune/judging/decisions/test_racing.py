@@ -187,12 +187,14 @@ def test_a_gain_of_two_is_found_while_others_use_the_machine():
     assert all(turns.ratio(slices, 1, 0).low > 1.5 for slices in races)
 
 
+@pytest.mark.slow
 def test_the_best_of_three_close_members_is_found():
     rng = random.Random(4)
     races = [raced((100, 200, 190, 180.5), rng) for _ in range(100)]
     assert sum(trainings(slices, (0, 1, 2, 3)).soonest((1, 2, 3)) == 1 for slices in races) >= 95
 
 
+@pytest.mark.slow
 def test_a_small_gain_is_distinguished_from_none():
     rng = random.Random(5)
     races = [raced((100, 105), rng) for _ in range(100)]

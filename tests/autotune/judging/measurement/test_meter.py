@@ -228,6 +228,7 @@ def test_queued_steps_before_an_evaluation_do_not_count():
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
+@pytest.mark.slow
 def test_a_long_training_merges_its_steps_and_keeps_its_figures():
     """The speed varies by 1% from step to step and by 10% from day to day; the interval covers both."""
     rng, meter = random.Random(0), Meter(prefetched=0)

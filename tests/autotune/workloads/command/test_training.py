@@ -89,6 +89,7 @@ def test_steps_and_scores_come_as_they_happened(command, workdir):
     assert stamps[-1] <= time.monotonic()
 
 
+@pytest.mark.slow
 def test_a_score_counts_when_a_progress_bar_shows_it_and_not_when_it_is_overwritten(command, workdir):
     text = """
 import time
@@ -102,6 +103,7 @@ for epoch in range(1, 4):
     assert [(r["samples"], r["acc"]) for r in found if "acc" in r] == [(32, 0.1), (64, 0.2), (96, 0.3)]
 
 
+@pytest.mark.slow
 def test_a_pytorch_script_needs_no_pattern_for_its_steps(command, workdir):
     workload = command(TORCH, "{optim.lr} {batch}")
     records = figures(workload.fit({"optim": {"lr": 0.1}, "batch": 12}, workdir))
@@ -372,6 +374,7 @@ for step in range(1, 201):
 """
 
 
+@pytest.mark.slow
 def test_a_score_counts_at_the_step_that_it_was_printed_after_however_late_it_is_read(
     command, workdir, monkeypatch
 ):
@@ -407,18 +410,13 @@ ADDS = "writer.add_scalar('val/acc', step, step); other.add_scalar('val/acc', -1
 STARTS = "import wandb\nwandb.init(mode='offline', dir=sys.argv[1])"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "before", "log"),
     [
         ({"tensorboard": "{workdir}/val"}, WRITES.format(module="tensorboardX"), ADDS),
-        pytest.param(
-            *({"tensorboard": "{workdir}/val"}, WRITES.format(module="torch.utils.tensorboard"), ADDS),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            *({"wandb": "{workdir}"}, STARTS, "wandb.log({'val': {'acc': torch.tensor(step)}})"),
-            marks=pytest.mark.slow,
-        ),
+        ({"tensorboard": "{workdir}/val"}, WRITES.format(module="torch.utils.tensorboard"), ADDS),
+        ({"wandb": "{workdir}"}, STARTS, "wandb.log({'val': {'acc': torch.tensor(step)}})"),
     ],
 )
 def test_what_is_logged_counts_at_once_and_to_the_end_of_the_script(command, workdir, place, before, log):

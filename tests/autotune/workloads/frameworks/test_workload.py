@@ -63,6 +63,7 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+@pytest.mark.slow
 def test_settings_replace_a_scripts_own_and_an_unused_one_ends_the_trial(made, workdir, capfd):
     settings = {
         **SETTINGS,
