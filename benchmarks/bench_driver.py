@@ -185,7 +185,8 @@ class Bench:
                 running.append(trial)
             ending = running.pop(self._rng.randrange(len(running)))
             outcome, measurement = measured(self.space, ending.config, self._rng)
-            beaten = stopping.verdict(measurement, search.threshold, self.space.samples(ending.config))
+            samples = self.space.samples(ending.config)
+            beaten = stopping.verdict(measurement, search.threshold, samples, ending.config)
             self._clock_s += 10.0
             with self.parts.part("history"):
                 search.end(ending.number, beaten or outcome, measurement)

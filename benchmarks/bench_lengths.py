@@ -163,13 +163,13 @@ class Trainings:
             start=self._law.recipe.start,
             samples=round(ASKED_AFTER_S * speed),
         )
-        beaten = stopping.verdict(measurement, threshold, samples) if threshold else None
+        beaten = stopping.verdict(measurement, threshold, samples, trial.config) if threshold else None
         if beaten:
             return beaten, measurement, START_S + ASKED_AFTER_S
         for share in range(1, self._law.evaluations + 1):
             measurement = self._evaluated(measurement, trial, samples * share // self._law.evaluations, speed)
             seconds = START_S + measurement.samples / speed + share * EVALUATION_S
-            beaten = stopping.verdict(measurement, threshold, samples) if threshold else None
+            beaten = stopping.verdict(measurement, threshold, samples, trial.config) if threshold else None
             if beaten and share < self._law.evaluations:
                 return beaten, measurement, seconds
         schedule = Schedule(rate, rate / 10 if self._law.evaluations == 1 else rate, samples)

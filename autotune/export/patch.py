@@ -1,6 +1,7 @@
 """Replaces the searched settings in the user's own YAML, JSON or Python, and keeps everything else."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from autotune.workloads.in_place import Document
 
 _COMMENTS = {".yaml", ".yml", ".py"}
 _NOTHING = "(not there)"
-_BYTE_ORDER = "\ufeff"
+_START = re.compile("\ufeff?(#!.*\n)?")  # valid only at the beginning of a file
 _SWITCHES = ("bf16", "fp16", "tf32")
 _FULL = ("fp32", "torch-default", "tf32")  # other precisions leave `tf32` as it is
 # Spellings of precisions by the key in the file, and further values that the key may have.
@@ -71,12 +72,7 @@ def patch(document: Document, winner: Winner) -> Patched:
         for path, value in values.items()
         if not is_same(leaves.get(path, _NOTHING), value)
     )
-    mark = _BYTE_ORDER if new_text.startswith(_BYTE_ORDER) else ""  # valid only at the beginning of a file
-    first, body = "", new_text.removeprefix(mark)
-    if body.startswith("#!"):  # valid only in the first line
-        first, _, body = body.partition("\n")
-        first += "\n"
-    return Patched(mark + first + head + body, replaced, tuple(left_out))
+    return Patched(_START.sub(lambda start: start[0] + head, new_text, count=1), replaced, tuple(left_out))
 
 
 def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:

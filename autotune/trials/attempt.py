@@ -168,14 +168,16 @@ class Attempt:
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None:
             return
-        is_shared = self._order.number in threshold.shared
-        measured = replace(measured, curve=self._progress.curve, shared=is_shared)
-        samples = self._order.ends.samples or NEVER
-        if stopping.verdict(measured, threshold, samples) is None:
+        measured = replace(
+            measured, curve=self._progress.curve, shared=self._order.number in threshold.shared
+        )
+        config = self._order.identity.config if self._order.identity else {}
+        bar = threshold, self._order.ends.samples or NEVER, config
+        if stopping.verdict(measured, *bar) is None:
             return
         # Not earlier: summarising it takes time from the trial.
         measured = replace(measured, telemetry=self._telemetry_summary())
-        if beaten := stopping.verdict(measured, threshold, samples):
+        if beaten := stopping.verdict(measured, *bar):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 

@@ -37,8 +37,6 @@ def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
                 pairs = [(keyword, value)]
             case ast.Dict(keys=keys, values=values):
                 pairs = zip(keys, values, strict=True)
-            case ast.arguments(args=names, defaults=values) if values:
-                pairs = zip((name.arg for name in names[-len(values) :]), values, strict=False)
         for name, given in pairs:
             if isinstance(given, ast.Constant) and isinstance(given.value, str):
                 words = re.findall(r"[\w-]+", ast.unparse(name) if isinstance(name, ast.AST) else name or "")

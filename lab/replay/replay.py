@@ -165,7 +165,7 @@ class Machine:
                 threshold = yield seconds
                 is_shared = threshold is not None and trial.number in threshold.shared
                 shown = replace(progress.measurement(), shared=is_shared)
-                if threshold and (beaten := stopping.verdict(shown, threshold, samples)):
+                if threshold and (beaten := stopping.verdict(shown, threshold, samples, trial.config)):
                     return Simulated(beaten, self._shown(progress, run), seconds)
             if target is not None and curves.samples_to_reach(progress.curve, target) is not None:
                 break

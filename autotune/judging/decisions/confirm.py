@@ -89,8 +89,8 @@ def next_step(history: History) -> Proposal | None:
     """Returns the next trial that helps to decide a claim, None when none is needed."""
     if not history.space.budget.repeats or history.baseline is None:
         return None
-    open_ones = [t for t in finalists(history) if not claim(t.number, history).why_not]
-    standing = [t for t in open_ones if not _lost_its_race(t, history)]
+    known = finalists(history)
+    standing = [t for t in known if not (claim(t.number, history).why_not or _lost_its_race(t, history))]
     if not standing:
         return None
     tested = _tested(standing, history)

@@ -7,6 +7,7 @@ from functools import partial
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.metric import Metric
+from autotune.core.settings import Config, settings_key
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions import planning, replanning
 from autotune.judging.decisions.history import History
@@ -28,6 +29,7 @@ class Rival:
     origin: tuple[str, str] | None = None  # of its figures; None is comparable with any
     seconds: float | None = None  # to the target, which count instead of the speed
     others: float = 0.0  # share of the machine that other programs used during its run
+    settings: str = ""  # without the length: they need not beat themselves at another one
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,12 @@ def _soonest_planned(history: History) -> Rival | None:
     if best is None:
         return None
     longer = replanning.as_needed(best, history)
-    return replace(_rival(best, history), samples=history.space.samples(longer))
+    settings = _without_length(best.config)
+    return replace(_rival(best, history), samples=history.space.samples(longer), settings=settings)
+
+
+def _without_length(config: Config) -> str:
+    return repr(sorted(settings_key(config, planning.WITHOUT_LENGTH)))
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
@@ -111,8 +118,8 @@ def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -
     )
 
 
-def verdict(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
-    """Returns the outcome of a trial that can no longer win, None while it may.
+def verdict(running: Measurement, threshold: Threshold, samples: int, config: Config) -> Outcome | None:
+    """Returns the outcome of a trial of `config` that can no longer win, None while it may.
 
     `samples` is the planned length of its training. Qualities are compared at equal shares of a training,
     because a shorter schedule lowers the learning rate earlier.
@@ -120,7 +127,7 @@ def verdict(running: Measurement, threshold: Threshold, samples: int) -> Outcome
     times = threshold.samples / samples if threshold.samples else 1.0
     at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))
     return (
-        _too_slow(at_equal_shares, threshold, samples)
+        _too_slow(at_equal_shares, threshold, samples, _without_length(config))
         or _too_poor(running, at_equal_shares.curve, threshold, samples)
         or _too_late(running, threshold)
     )
@@ -151,8 +158,9 @@ def _is_out_of_reach(
     return curves.is_out_of_reach(curve, reference, keep, noise, samples, start=start)
 
 
-def _too_slow(running: Measurement, threshold: Threshold, samples: int) -> Outcome | None:
-    for rival in (rival for rival in _like(running, threshold) if rival.seconds is None):
+def _too_slow(running: Measurement, threshold: Threshold, samples: int, settings: str) -> Outcome | None:
+    others = (rival for rival in _like(running, threshold) if rival.settings != settings)
+    for rival in (rival for rival in others if rival.seconds is None):
         slower = explain_slower(running.throughput, rival, threshold, samples)
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)

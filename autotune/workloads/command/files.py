@@ -121,8 +121,7 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """Returns shell commands that write the files `own` as for a trial in `workdir`."""
-    is_needed = any(not file.is_script for file in own.values())
-    make_workdir = f"mkdir -p {quoted(workdir)}\n" if is_needed else ""
+    make_workdir = "" if all(file.is_script for file in own.values()) else f"mkdir -p {quoted(workdir)}\n"
     return make_workdir + "".join(
         _here_document(directory / path, text_of(name, own[name], directory, values))
         for name, path in paths(own, workdir).items()

@@ -102,7 +102,6 @@ def test_what_the_script_escapes_wrongly_is_its_own_affair() -> None:
         'os.environ["OPENAI_API_KEY"] = "{}"',
         'def main():\n    config.password: str = "{}"',
         'users = {{"api-key": "{}"}}',
-        'def login(user, password="{}"):\n    pass',
         "# wandb login 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
     ],
 )

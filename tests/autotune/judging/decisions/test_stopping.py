@@ -29,7 +29,7 @@ def measure(speed=None, half_width=1.0, steps=8, **rest):
 
 def why_stop(measurement, threshold, samples=WHOLE):
     """Returns the reason to stop, None if the trial continues."""
-    outcome = verdict(measurement, threshold, samples)
+    outcome = verdict(measurement, threshold, samples, {})
     return outcome and outcome.reason
 
 
@@ -47,7 +47,7 @@ def why_stop(measurement, threshold, samples=WHOLE):
     ],
 )
 def test_a_stopped_trial_names_its_rule(stopped_for, measurement, threshold):
-    found = verdict(measurement, threshold, WHOLE)
+    found = verdict(measurement, threshold, WHOLE, {})
     assert (found.status, found.stopped_for) == (Status.STOPPED, stopped_for)
 
 
@@ -240,6 +240,10 @@ def test_with_planned_lengths_the_bar_is_the_best_training_at_the_length_that_it
     (rival,) = stopping.threshold(History([*trials, lucky], planned)).rivals
     assert rival.number == 2
     assert rival.samples == pytest.approx(8_000 * 2 ** (0.005 / 0.04), abs=16)
+    longer, slower = {**lucky.config, "length": rival.samples}, measure(7.0, half_width=0.1)
+    threshold = stopping.threshold(History([*trials, lucky], planned))
+    assert verdict(slower, threshold, rival.samples, {**longer, "learning_rate": 3e-4}) is not None
+    assert verdict(slower, threshold, rival.samples, longer) is None, "a slow day of the same settings"
 
 
 def test_with_a_target_the_bar_is_the_best_time(make_trial, space):
