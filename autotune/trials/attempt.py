@@ -166,18 +166,16 @@ class Attempt:
     def _end_if_beaten(self, measured: Measurement) -> None:
         file = self._order.threshold_file
         threshold = _THRESHOLDS.read(Path(file)) if file else None
-        if threshold is None or self._child is None:
+        if threshold is None or self._child is None or self._order.identity is None:
             return
-        measured = replace(
-            measured, curve=self._progress.curve, shared=self._order.number in threshold.shared
-        )
-        config = self._order.identity.config if self._order.identity else {}
-        bar = threshold, self._order.ends.samples or NEVER, config
-        if stopping.verdict(measured, *bar) is None:
+        is_shared = self._order.number in threshold.shared
+        measured = replace(measured, curve=self._progress.curve, shared=is_shared)
+        plan = self._order.ends.samples or NEVER, self._order.identity.config
+        if stopping.verdict(measured, threshold, *plan) is None:
             return
         # Not earlier: summarising it takes time from the trial.
         measured = replace(measured, telemetry=self._telemetry_summary())
-        if beaten := stopping.verdict(measured, *bar):
+        if beaten := stopping.verdict(measured, threshold, *plan):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 

@@ -12,7 +12,6 @@ from autotune.core.errors import InputError
 from autotune.workloads.node import Node, Step
 
 _FUNCTIONS = ("main", "train")
-_BYTE_ORDER = "\ufeff"
 
 
 def read_python(text: str) -> Node:
@@ -46,7 +45,7 @@ def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
 def _parsed(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings(action="ignore"):  # of the script's own escapes
-            return ast.parse(text.removeprefix(_BYTE_ORDER))
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"not Python: {getattr(error, 'msg', error)}") from None
 
@@ -58,8 +57,6 @@ class _Lines:
         self._bytes = text.encode()
         lines = self._bytes.splitlines(keepends=True)  # at \n, \r and \r\n, as the parser does
         self._starts = [0, *accumulate(map(len, lines))]
-        if text.startswith(_BYTE_ORDER):
-            self._starts[0] = len(_BYTE_ORDER.encode())
 
     def place(self, line: int, column: int) -> int:
         return len(self._bytes[: self._starts[line - 1] + column].decode())

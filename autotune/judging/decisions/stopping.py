@@ -7,7 +7,7 @@ from functools import partial
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.metric import Metric
-from autotune.core.settings import Config, settings_key
+from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions import planning, replanning
 from autotune.judging.decisions.history import History
@@ -29,7 +29,7 @@ class Rival:
     origin: tuple[str, str] | None = None  # of its figures; None is comparable with any
     seconds: float | None = None  # to the target, which count instead of the speed
     others: float = 0.0  # share of the machine that other programs used during its run
-    settings: str = ""  # without the length: they need not beat themselves at another one
+    settings: Key | None = None  # without the length: they need not beat themselves at another one
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,8 @@ def _soonest_planned(history: History) -> Rival | None:
     if best is None:
         return None
     longer = replanning.as_needed(best, history)
-    settings = _without_length(best.config)
+    settings = best.key_without(planning.WITHOUT_LENGTH)
     return replace(_rival(best, history), samples=history.space.samples(longer), settings=settings)
-
-
-def _without_length(config: Config) -> str:
-    return repr(sorted(settings_key(config, planning.WITHOUT_LENGTH)))
 
 
 def _soonest(history: History) -> tuple[Rival, ...]:
@@ -127,7 +123,7 @@ def verdict(running: Measurement, threshold: Threshold, samples: int, config: Co
     times = threshold.samples / samples if threshold.samples else 1.0
     at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))
     return (
-        _too_slow(at_equal_shares, threshold, samples, _without_length(config))
+        _too_slow(at_equal_shares, threshold, samples, settings_key(config, planning.WITHOUT_LENGTH))
         or _too_poor(running, at_equal_shares.curve, threshold, samples)
         or _too_late(running, threshold)
     )
@@ -158,9 +154,8 @@ def _is_out_of_reach(
     return curves.is_out_of_reach(curve, reference, keep, noise, samples, start=start)
 
 
-def _too_slow(running: Measurement, threshold: Threshold, samples: int, settings: str) -> Outcome | None:
-    others = (rival for rival in _like(running, threshold) if rival.settings != settings)
-    for rival in (rival for rival in others if rival.seconds is None):
+def _too_slow(running: Measurement, threshold: Threshold, samples: int, settings: Key) -> Outcome | None:
+    for rival in (r for r in _like(running, threshold) if r.seconds is None and r.settings != settings):
         slower = explain_slower(running.throughput, rival, threshold, samples)
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)

@@ -38,6 +38,7 @@ from tests.waiting import finish, wait_for
 HERE = str(Path(__file__).parent)
 # Faster than any trial here, whatever the load of the machine.
 SCORE = Metric("bleu_4")
+KNOWN = TrialIdentity("key", 3, {"micro_batch_size": 4})
 FAR_AHEAD = Threshold(rivals=(Rival(1, 1e6, shared=False, samples=10**6, others=1.0),))
 
 
@@ -259,7 +260,8 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
     rival = replace(FAR_AHEAD.rivals[0], shared=shared)
     threshold = replace(FAR_AHEAD, rivals=(rival,), shared=(3,) if shared else ())
     JsonFile(Threshold).write(tmp_path / "threshold.json", threshold)
-    beaten = order(samples=10**6, directory=tmp_path / "3", threshold_file=str(tmp_path / "threshold.json"))
+    file, place = str(tmp_path / "threshold.json"), tmp_path / "3"
+    beaten = order(samples=10**6, directory=place, threshold_file=file, identity=KNOWN)
     report = finish(Attempt(beaten, server))
     outcome, figures = identity.read_verdict(TrialDir(tmp_path / "3"))
     assert report.outcome == outcome
@@ -270,7 +272,8 @@ def test_a_trial_that_is_beaten_is_stopped_and_leaves_no_work_behind(order, serv
 
 
 def test_a_threshold_raised_while_a_trial_runs_stops_it(order, server, tmp_path):
-    running = Attempt(order(samples=10**6, threshold_file=str(tmp_path / "threshold.json")), server)
+    file = str(tmp_path / "threshold.json")
+    running = Attempt(order(samples=10**6, threshold_file=file, identity=KNOWN), server)
     wait_for(lambda: running.step(0.1).samples >= 40)
     JsonFile(Threshold).write(tmp_path / "threshold.json", FAR_AHEAD)
     assert finish(running).outcome.status == Status.STOPPED
@@ -318,8 +321,7 @@ def long_steps(config, workdir):
 
 
 def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its_own(order, server, tmp_path):
-    known = TrialIdentity("key", 3, {"micro_batch_size": 4})
-    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), identity=known)
+    given = order(workload="test_attempt:long_steps", stop_file=str(tmp_path / "stop"), identity=KNOWN)
     running = Attempt(replace(given, settings={"step_s": 1.0}), server)
     wait_for(lambda: running.step(0.1).samples)
     (tmp_path / "stop").touch()
@@ -329,7 +331,7 @@ def test_an_attempt_closes_when_its_search_has_stopped_and_its_checkpoint_is_its
     trained = [r["samples"] for r in read_records(place) if "train_loss" in r]
     assert (place.work / "samples").read_text() == str(trained[-1])
     assert identity.read_verdict(place) is None
-    assert identity.read_identity(place) == known
+    assert identity.read_identity(place) == KNOWN
 
 
 def evaluating(config, workdir):
