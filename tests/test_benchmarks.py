@@ -4,14 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from autotune.sessions import prepare
 from autotune.space import configurations
-from r2gen.config import Config
-from r2gen.model import R2Gen, loss_sum
-from r2gen.packing import Packing
-from tests.tiny_r2gen import attend_without_dropout
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = {
@@ -47,6 +42,14 @@ def plain(monkeypatch):
 
 
 def test_the_plain_training_step_has_our_loss_and_our_gradients(plain):
+    # Here: every worker of a test run collects this file, and torch's compiler takes a second to import.
+    import torch
+
+    from r2gen.config import Config
+    from r2gen.model import R2Gen, loss_sum
+    from r2gen.packing import Packing
+    from tests.tiny_r2gen import attend_without_dropout
+
     torch.manual_seed(0)
     model = R2Gen(Config(data="none", **TINY), 20).double()
     attend_without_dropout(model)
