@@ -22,8 +22,7 @@ import optuna
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Measurement, Throughput
-from autotune.core.rejected_suggestion import RejectedFor
-from autotune.core.trial import Failure, Outcome, Status, Trial
+from autotune.core.trial import Failure, Outcome, RejectedFor, Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
 from autotune.searcher.ports import SearchOptions, Silent

@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.settings import Setting
 from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import half_interval

@@ -38,7 +38,7 @@ import psutil
 import torch
 from torch import nn
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Status
 from autotune.judging.measurement.estimates import half_interval
 from autotune.space import spaces

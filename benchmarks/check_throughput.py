@@ -23,8 +23,7 @@ from typing import Any
 
 import yaml
 
-from autotune.core.measurement import Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric, Throughput
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order

@@ -1,4 +1,4 @@
-"""The nouns of a search: outcome and trial. Frozen, without I/O."""
+"""The nouns of a search: trials, their outcomes, and rejected suggestions. Frozen, without I/O."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -170,3 +170,22 @@ class Trial:
     @property
     def out_of_memory(self) -> bool:
         return self.outcome is not None and self.outcome.failure is Failure.OOM
+
+
+class RejectedFor(StrEnum):
+    """The reason not to run a suggestion."""
+
+    LIMITS = "limits"  # outside the space's limits
+    MEMORY = "memory"  # cannot fit
+    SPEED = "speed"  # cannot win
+    QUALITY = "quality"  # would lose it
+    TRIED = "tried"
+
+
+@dataclass(frozen=True)
+class RejectedSuggestion:
+    """A suggestion that was not worth starting; `reason` explains it in one line for people."""
+
+    config: Config
+    kind: RejectedFor
+    reason: str

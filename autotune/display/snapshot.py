@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autotune.core.rejected_suggestion import RejectedSuggestion
-from autotune.core.trial import Trial
+from autotune.core.trial import RejectedSuggestion, Trial
 from autotune.display import advice, estimate
 from autotune.display.estimate import Remaining
 from autotune.judging.decisions import confirm

@@ -7,8 +7,8 @@ from typing import Any
 
 from autotune.compare import results, verdict
 from autotune.compare.results import ComparisonResults, Runs
-from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config, settings_key
+from autotune.core.trial import RejectedFor, RejectedSuggestion
 from autotune.display import advice, rows, words
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging.accounts import memory_forecast

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
 from autotune.core.settings import Config
-from autotune.core.trial import Status, Trial, TrialKind
+from autotune.core.trial import RejectedFor, RejectedSuggestion, Status, Trial, TrialKind
 from autotune.judging.decisions import objective, planning
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.settings import LENGTH, Config, settings_key
-from autotune.core.trial import Trial
+from autotune.core.trial import RejectedFor, Trial
 from autotune.judging.decisions import planning, stopping
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold

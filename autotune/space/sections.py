@@ -8,7 +8,7 @@ from pydantic.config import JsonDict
 
 from autotune.core import units
 from autotune.core.errors import InputError
-from autotune.core.metric import turned
+from autotune.core.measurement import turned
 from autotune.core.settings import LARGEST_BATCH, LARGEST_INT, MOST_ACCUMULATED, MOST_COUNTED
 from autotune.space.knobs import STRICT
 

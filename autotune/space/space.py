@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.settings import (
     ACCUMULATION,
     LEARNING_RATE,

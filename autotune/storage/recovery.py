@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import DamagedError
-from autotune.core.rejected_suggestion import RejectedSuggestion
-from autotune.core.trial import Trial, TrialKind
+from autotune.core.trial import RejectedSuggestion, Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
 from autotune.storage.identity import TrialIdentity

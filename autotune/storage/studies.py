@@ -19,10 +19,9 @@ from optuna.distributions import BaseDistribution, FloatDistribution, IntDistrib
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autotune.core.metric import turned
-from autotune.core.rejected_suggestion import RejectedSuggestion
+from autotune.core.measurement import turned
 from autotune.core.settings import EFFECTIVE_BATCH, Config
-from autotune.core.trial import Repeat, Status, Trial
+from autotune.core.trial import RejectedSuggestion, Repeat, Status, Trial
 from autotune.judging.decisions import objective
 from autotune.space import distributions
 from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate

@@ -14,9 +14,8 @@ from pydantic import Field, TypeAdapter
 
 from autotune.core import units
 from autotune.core.errors import DamagedError, printable
-from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import EFFECTIVE_BATCH, LENGTH, PREFETCH, WORKERS
-from autotune.core.trial import Trial
+from autotune.core.trial import RejectedSuggestion, Trial
 
 # User attributes of a trial, and of the study.
 CONFIG, REPEAT, ABLATION_OF, RACE = "config", "repeat", "ablation_of", "race"

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.core.measurement import Measurement
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric
 from autotune.core.record_names import PARAMETERS, STANDS_FOR
 from autotune.core.secrecy import without_secrets
 from autotune.core.trial import Outcome

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from autotune.core import files, units
 from autotune.core.errors import InputError
-from autotune.core.measurement import Measurement
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric
 from autotune.core.secrecy import refuse_secrets, without_secrets
 from autotune.core.trial import Outcome
 from autotune.judging.decisions.history import History

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from autotune.core import files, units
 from autotune.core.errors import InputError
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.settings import Config, Setting
 from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from autotune.core import units
-from autotune.core.measurement import PHASES
-from autotune.core.metric import Metric
+from autotune.core.measurement import PHASES, Metric
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.display import view, words
 from autotune.judging.measurement import drift, trends

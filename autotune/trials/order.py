@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.settings import Setting
 from autotune.inside import stop_request
 from autotune.judging.measurement import curves

@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from autotune.core import units
-from autotune.core.measurement import PHASES, Evaluation, Measurement, Schedule, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import PHASES, Evaluation, Measurement, Metric, Schedule, Throughput
 from autotune.core.record_names import COMPILING, FLOPS, PARAMETERS, QUEUED, RATE, SUSPENDED, TRAIN_LOSS
 from autotune.core.settings import Config
 from autotune.core.trial import Failure, Outcome, Status

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Status
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrialDir

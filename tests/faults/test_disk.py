@@ -12,8 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from autotune.core import files
-from autotune.core.measurement import Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.core.trial import Status
 from autotune.space import spaces
 from autotune.storage import identity, studies

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Status
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Status
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
@@ -193,7 +193,7 @@ IMPORTS = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials import fork_server
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dataclasses import asdict
 from autotune.core import errors
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits

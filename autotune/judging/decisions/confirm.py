@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from autotune.core.rejected_suggestion import RejectedSuggestion
 from autotune.core.settings import Config
-from autotune.core.trial import Repeat, Trial, TrialKind
+from autotune.core.trial import RejectedSuggestion, Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, planning, racing, replanning
 from autotune.judging.decisions.claims import Claim, claim, next_seed, next_seed_of, race_of
 from autotune.judging.decisions.history import History

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from autotune.core.measurement import Evaluation, Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Evaluation, Measurement, Metric, Throughput
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
 from autotune.judging.decisions import planning, replanning

@@ -6,8 +6,7 @@ import pytest
 
 from autotune.compare.results import ComparisonResults, Model
 from autotune.core.measurement import Evaluation, Measurement, Throughput
-from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
-from autotune.core.trial import Failure, Outcome, Status
+from autotune.core.trial import Failure, Outcome, RejectedFor, RejectedSuggestion, Status
 from autotune.judging.decisions.history import History
 from autotune.memory.feasibility import MemoryModel
 from autotune.reports import figures

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.rejected_suggestion import RejectedFor
 from autotune.core.settings import settings_key
+from autotune.core.trial import RejectedFor
 from autotune.judging.decisions.history import History
 from autotune.searcher import sampler
 from autotune.searcher.sampler import Feedback, Refusal, Sampler

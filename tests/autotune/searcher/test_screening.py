@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.rejected_suggestion import RejectedFor
+from autotune.core.trial import RejectedFor
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.history import History
 from autotune.searcher import heuristics

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.judging.decisions.stopping import Rival, Threshold
 from autotune.storage.json_file import JsonFile
 from tests.autotune.conftest import curve_of

@@ -8,8 +8,7 @@ import pytest
 from optuna.trial import TrialState
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
-from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
-from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Failure, Outcome, RejectedFor, RejectedSuggestion, Repeat, Status, Trial
 from autotune.space import configurations
 from autotune.space.knobs import KeptBatch
 from autotune.space.sections import Objective

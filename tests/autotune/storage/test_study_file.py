@@ -8,8 +8,7 @@ import pytest
 
 from autotune.core.errors import DamagedError
 from autotune.core.measurement import Measurement
-from autotune.core.rejected_suggestion import RejectedFor, RejectedSuggestion
-from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Failure, Outcome, RejectedFor, RejectedSuggestion, Repeat, Status, Trial
 from autotune.storage import studies, study_file
 from autotune.storage.study_file import SearchPlan
 

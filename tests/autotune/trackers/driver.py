@@ -21,7 +21,7 @@ from autotune.trackers import ray_callback, registry, tracking
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 logging.basicConfig(filename=sys.argv[2], level="WARNING", format="%(message)s")

@@ -1,7 +1,6 @@
 import pytest
 
-from autotune.core.measurement import Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trackers import charts
 from autotune.trials.progress import Phase

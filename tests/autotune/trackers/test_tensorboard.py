@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from autotune.core.measurement import Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tensorboard import TensorBoard

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.storage.session_dir import SessionDir
 from autotune.trackers.tracker import Context, Tracker

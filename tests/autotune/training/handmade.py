@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autotune.core.measurement import Measurement
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric
 from autotune.core.trial import Outcome, Status
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
 from autotune.storage.trial_dir import TrainingDir

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from autotune.core.measurement import Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.judging.measurement.trends import Point
 from autotune.training import screen as screens
 from autotune.training.screen import TrainingScreen

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Measurement
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric
 from autotune.judging.measurement.trends import Point
 from autotune.training.standing import TrainingStatus
 from autotune.training.watch import Watch

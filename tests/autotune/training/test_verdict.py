@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.errors import InputError
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.estimates import Figure
 from autotune.storage import identity

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Measurement
-from autotune.core.metric import Metric
+from autotune.core.measurement import Measurement, Metric
 from autotune.training.events import Kind
 from autotune.training.watch import MicroBatch, Watch
 from autotune.trials.progress import Phase

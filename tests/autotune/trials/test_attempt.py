@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status, StoppedFor
 from autotune.inside import stop_request
 from autotune.judging.decisions.stopping import Rival, Threshold

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.system import cgroup
 from autotune.system.cgroup import MemoryGroup

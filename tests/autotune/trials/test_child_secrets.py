@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer

@@ -19,7 +19,7 @@ HERE = Path(__file__).parents[1]
 # Like a user's script without a main guard: importing it runs it again.
 SUPERVISOR = """
 import sys, time
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order
@@ -39,7 +39,7 @@ if then != "end":
 
 RACE = """
 import sys, time
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer
 from autotune.trials.race import Race
@@ -59,7 +59,7 @@ time.sleep(600)
 ACTOR = """
 import os
 import ray
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order

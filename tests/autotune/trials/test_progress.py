@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.progress import Phase, Progress
 

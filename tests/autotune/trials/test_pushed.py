@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns

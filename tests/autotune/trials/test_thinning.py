@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from autotune.core.metric import Metric
+from autotune.core.measurement import Metric
 from autotune.trials.progress import Progress
 from autotune.trials.thinning import Thinner
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.core.measurement import Evaluation, Measurement, Throughput
-from autotune.core.metric import Metric
+from autotune.core.measurement import Evaluation, Measurement, Metric, Throughput
 from autotune.core.trial import Repeat, Status, StoppedFor
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.history import History
