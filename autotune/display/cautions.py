@@ -12,7 +12,7 @@ from autotune.judging.accounts import overhead
 from autotune.judging.decisions import confirm, objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import trends
-from autotune.space import following
+from autotune.space import configurations
 from autotune.storage.records import is_score
 
 _WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
@@ -165,7 +165,7 @@ def _saving(share: float, trial: Trial, history: History) -> str:
     space = history.space
     if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
         return ""
-    half, interval = f"{share / 2:.0%}", following.evaluation_interval(space, trial.config)
+    half, interval = f"{share / 2:.0%}", configurations.evaluation_interval(space, trial.config)
     # A share of an epoch cannot exceed 1.
     if interval is None or (isinstance(interval[1], float) and 2 * interval[1] > 1):
         return f"; half as many would save about {half}"

@@ -1,7 +1,8 @@
 """Checks of a search space that compare several of its values. Pure."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from autotune.core import units
 from autotune.core.errors import did_you_mean
@@ -23,34 +24,43 @@ _RATES = (1e-20, 1e20)  # representable by the sampler
 _MOST_LISTED = 5  # wrong values in a message
 
 
-def setting_mistakes(space: Space) -> list[str]:
-    """Returns mistakes in the declarations of settings and knobs."""
-    wrong = [*space.naming.mistakes(COMMON.by_name, space.baseline), *_step_count_mistakes(space)]
-    wrong += [*_evaluation_mistakes(space), *_accumulation_mistakes(space)]
-    return [*wrong, *_learning_rate_mistakes(space), *_other_rate_mistakes(space), *_number_mistakes(space)]
+def setting_mistakes(space: Space) -> Iterator[str]:
+    """Yields mistakes in the declarations of settings and knobs."""
+    yield from space.naming.mistakes(COMMON.by_name, space.baseline)
+    yield from _step_count_mistakes(space)
+    yield from _evaluation_mistakes(space)
+    yield from _following_knob_mistakes(space)
+    yield from _other_rate_mistakes(space)
+    for name, (low, high) in space.known.whole.items():
+        knob = space.knobs.get(name)
+        values = [space.baseline[name]] if name in space.baseline else []
+        values += (knob.choice or knob.bounds) if isinstance(knob, Distribution) else ()
+        if wrong := [v for v in values if not _is_whole(v, low, high)]:
+            yield f"{name}: must be whole numbers from {low} to {high}, got {units.quote(wrong[0])}"
 
 
-def _learning_rate_mistakes(space: Space) -> Iterator[str]:
+def _following_knob_mistakes(space: Space) -> Iterator[str]:
+    """Yields mistakes in knobs that follow others: a scaled learning rate, a kept batch."""
     for name, knob in space.knobs.items():
-        if not isinstance(knob, ScaledLearningRate):
-            continue
-        if name != LEARNING_RATE:
-            yield f"{name}: scale: sqrt is only for {LEARNING_RATE}"
-        elif MICRO_BATCH not in space.baseline:
-            yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
-        if not knob.multiplier.contains(1.0):
-            yield f"{name}.multiplier: must contain 1.0, the baseline's"
-
-
-def _accumulation_mistakes(space: Space) -> Iterator[str]:
-    for name in (name for name, knob in space.knobs.items() if isinstance(knob, KeptBatch)):
         where = f"{space.naming.path(name)}: keep: effective_batch_size"
-        if name != ACCUMULATION:
-            yield f"{where} is only for {ACCUMULATION}; name yours in roles: {{{ACCUMULATION}: ...}}"
-        elif MICRO_BATCH not in space.baseline:
-            yield f"{where} needs {_lacking(MICRO_BATCH)}"
-        elif not {MICRO_BATCH, PROCESSES} & space.knobs.keys():
-            yield f"{where} needs a knob to follow, and {space.naming.path(MICRO_BATCH)} is none"
+        if isinstance(knob, ScaledLearningRate):
+            rate = space.baseline.get(LEARNING_RATE)
+            if name != LEARNING_RATE:
+                yield f"{name}: scale: sqrt is only for {LEARNING_RATE}"
+            elif MICRO_BATCH not in space.baseline:
+                yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
+            if not knob.multiplier.contains(1.0):
+                yield f"{name}.multiplier: must contain 1.0, the baseline's"
+            if not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
+                shown = units.quote(rate)
+                yield f"baseline {LEARNING_RATE}: must be a number above 0 to be scaled, got {shown}"
+        elif isinstance(knob, KeptBatch):
+            if name != ACCUMULATION:
+                yield f"{where} is only for {ACCUMULATION}; name yours in roles: {{{ACCUMULATION}: ...}}"
+            elif MICRO_BATCH not in space.baseline:
+                yield f"{where} needs {_lacking(MICRO_BATCH)}"
+            elif not {MICRO_BATCH, PROCESSES} & space.knobs.keys():
+                yield f"{where} needs a knob to follow, and {space.naming.path(MICRO_BATCH)} is none"
 
 
 def _other_rate_mistakes(space: Space) -> Iterator[str]:
@@ -63,17 +73,12 @@ def _other_rate_mistakes(space: Space) -> Iterator[str]:
         elif units.number(space.baseline.get(name)) is None:
             value = units.quote(space.baseline.get(name))
             yield f"follow_learning_rate: {path} must be a number of the baseline, got {value}"
-    if space.follow_learning_rate and (wrong := [rate for rate in _rates(space) if not units.number(rate)]):
+    knob = space.knobs.get(LEARNING_RATE)
+    choice = knob.choice if isinstance(knob, Distribution) else None
+    rates = [space.baseline.get(LEARNING_RATE, 1), *(choice or ())]
+    if space.follow_learning_rate and (wrong := [rate for rate in rates if not units.number(rate)]):
         path, value = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
         yield f"follow_learning_rate: {path} must be a number other than 0 to be followed, got {value}"
-
-
-def _rates(space: Space) -> Iterator[Setting]:
-    """Yields the baseline's learning rate, and the rates that a knob can choose."""
-    if LEARNING_RATE in space.baseline:
-        yield space.baseline[LEARNING_RATE]
-    if isinstance(knob := space.knobs.get(LEARNING_RATE), Distribution):
-        yield from knob.choice or ()
 
 
 def _lacking(role: str) -> str:
@@ -103,34 +108,17 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
 
 def _evaluation_mistakes(space: Space) -> Iterator[str]:
     """Yields mistakes about evaluations: an unusable interval knob, or too few for `wall`."""
-    name, goal, fewest = space.evaluate_every or "", space.objective, 2
+    name, counts_evaluations, fewest = space.evaluate_every or "", space.objective.counts_evaluations, 2
     knob, path = space.knobs.get(name), space.naming.path(name)
-    if knob and not goal.counts_evaluations:
+    if knob and not counts_evaluations:
         yield f"knob {path}: {UNCOUNTED}"
-    if isinstance(knob, Distribution) and not all(_is_whole(v, 1, LARGEST_INT) for v in _given(knob)):
-        yield f"knob {path}: must be whole numbers of steps, got {units.quote(list(_given(knob)))}"
-    if goal.counts_evaluations and space.budget.evaluations_per_trial < fewest:
+    if isinstance(knob, Distribution):
+        values = list(knob.choice or knob.bounds)
+        if not all(_is_whole(value, 1, LARGEST_INT) for value in values):
+            yield f"knob {path}: must be whole numbers of steps, got {units.quote(values)}"
+    if counts_evaluations and space.budget.evaluations_per_trial < fewest:
         given = space.budget.evaluations_per_trial
         yield f"objective.speed: wall needs budget.evaluations_per_trial of {fewest} or more, got {given}"
-
-
-def _number_mistakes(space: Space) -> Iterator[str]:
-    """Yields mistakes in settings that must be numbers: batches, loaders, learning rate."""
-    for name, (low, high) in space.known.whole.items():
-        knob = space.knobs.get(name)
-        values = _given(knob) if isinstance(knob, Distribution) else ()
-        values = [*values, *([space.baseline[name]] if name in space.baseline else [])]
-        if wrong := [v for v in values if not _is_whole(v, low, high)]:
-            yield f"{name}: must be whole numbers from {low} to {high}, got {units.quote(wrong[0])}"
-    rate = space.baseline.get(LEARNING_RATE)
-    scaled = isinstance(space.knobs.get(LEARNING_RATE), ScaledLearningRate)
-    if scaled and not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
-        yield f"baseline {LEARNING_RATE}: must be a number above 0 to be scaled, got {units.quote(rate)}"
-
-
-def _given(knob: Distribution) -> Sequence[Setting]:
-    """Returns the values of a choice, or the bounds of a range."""
-    return knob.choice or knob.bounds
 
 
 def _is_whole(value: Setting, low: int, high: int) -> bool:
@@ -143,52 +131,28 @@ def limit_mistakes(space: Space) -> list[str]:
     """Returns mistakes if no combination of knobs meets the batch limits, or keeps the baseline's batch."""
     if MICRO_BATCH not in space.baseline:
         return []
-    if space.keeps_batch:
-        return _kept_batch_mistakes(space)
-    micro, accumulation, processes = (_values(space, name) for name in EFFECTIVE_BATCH)
     low, high = space.limits.effective_batch_size
-    times = {steps * count for steps in accumulation for count in processes}
-    if any(_has_between(micro, -(-low // count), high // count) for count in times):
+    where = f"limits.effective_batch_size [{low}, {high}]"
+    if space.keeps_batch:
+        size = space.effective_batch_size({})
+        if not low <= size <= high:
+            return [f"{where} leaves out the baseline's {size}, which must stay"]
+        return _not_dividing(space, MICRO_BATCH, PROCESSES) or _not_dividing(space, PROCESSES, MICRO_BATCH)
+    micro, accumulation, processes = (space.whole_values(name) for name in EFFECTIVE_BATCH)
+    times = sorted({steps * count for steps in accumulation for count in processes})
+    if any(bisect_left(micro, -(-low // count)) < bisect_right(micro, high // count) for count in times):
         return []
-    ends = f"{min(micro) * min(times)} to {max(micro) * max(times)}"
-    return [
-        f"limits.effective_batch_size [{low}, {high}] allows none of the sizes that the knobs give, {ends}"
-    ]
-
-
-def _kept_batch_mistakes(space: Space) -> list[str]:
-    size, (low, high) = space.effective_batch_size({}), space.limits.effective_batch_size
-    if not low <= size <= high:
-        return [
-            f"limits.effective_batch_size [{low}, {high}] leaves out the baseline's {size}, which must stay"
-        ]
-    return _not_dividing(space, MICRO_BATCH, PROCESSES) or _not_dividing(space, PROCESSES, MICRO_BATCH)
+    ends = f"{micro[0] * times[0]} to {micro[-1] * times[-1]}"
+    return [f"{where} allows none of the sizes that the knobs give, {ends}"]
 
 
 def _not_dividing(space: Space, name: str, other: str) -> list[str]:
     """Returns a mistake if a value of `name` times any value of `other` never divides the kept batch."""
     size = space.effective_batch_size({})
-    at_once = {value for value in _values(space, other) if size % value == 0}
-    wrong = (v for v in _values(space, name) if all(size % (v * count) for count in at_once))
+    at_once = sorted({value for value in space.whole_values(other) if size % value == 0})
+    wrong = (v for v in space.whole_values(name) if all(size % (v * count) for count in at_once))
     if not (first := list(itertools.islice(wrong, _MOST_LISTED))):
         return []
-    allowed = " or ".join(str(size // count) for count in sorted(at_once)[:_MOST_LISTED])
+    allowed = " or ".join(str(size // count) for count in at_once[:_MOST_LISTED])
     rule = f"must be divisors of {allowed}, because {ACCUMULATION} keeps the effective batch of {size}"
     return [f"knob {space.naming.path(name)}: {rule}, got {', '.join(map(str, first))}"]
-
-
-def _has_between(values: Sequence[int], low: int, high: int) -> bool:
-    """Returns True if one of `values` is in [low, high]; a range, which may be huge, is not iterated."""
-    if isinstance(values, range):
-        return max(values[0], low) <= min(values[-1], high)
-    return any(low <= value <= high for value in values)
-
-
-def _values(space: Space, name: str) -> Sequence[int]:
-    knob = space.knobs.get(name)
-    if isinstance(knob, Distribution):
-        if knob.choice:
-            return [int(v) for v in knob.choice if v is not None]
-        if knob.randint:
-            return range(knob.randint[0], knob.randint[1] + 1)
-    return [int(space.baseline.get(name) or 1)]

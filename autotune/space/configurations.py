@@ -6,8 +6,16 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autotune.core.settings import ACCUMULATION, LENGTH, MICRO_BATCH, Config, Setting, effective_batch
-from autotune.space import following, lengths
+from autotune.core.settings import (
+    ACCUMULATION,
+    LEARNING_RATE,
+    LENGTH,
+    MICRO_BATCH,
+    Config,
+    Setting,
+    effective_batch,
+)
+from autotune.space import lengths
 from autotune.space.knobs import Distribution, Drawn, ScaledLearningRate
 from autotune.space.space import Space
 
@@ -119,6 +127,34 @@ def regrouped(space: Space, config: Config, micro_batch_size: int) -> dict[str, 
     return changed(space, config, {MICRO_BATCH: micro_batch_size, ACCUMULATION: times})
 
 
+def with_following(space: Space, given: Config) -> dict[str, Setting]:
+    """Returns the `given` settings, with step counts and learning rates derived from them."""
+    derived = {name: value for name, value in given.items() if name != LENGTH or name not in space.knobs}
+    derived |= _steps(space, given)
+    if space.follow_learning_rate:
+        rate, usual = (float(config.get(LEARNING_RATE) or 0) for config in (given, space.baseline))
+        for name in space.follow_learning_rate if rate != usual else ():
+            derived[name] = float(f"{float(given.get(name) or 0) * rate / usual:.4g}")
+    return derived
+
+
+def _steps(space: Space, given: Config) -> dict[str, Setting]:
+    """Returns step counts rescaled to span the same number of samples as in the baseline."""
+    ratio = space.effective_batch_size({}) / effective_batch(given)
+    return {
+        name: max(1, round(value * ratio))
+        for name in (*space.counted_in_steps, *([space.evaluate_every] if space.evaluate_every else []))
+        if isinstance(value := given.get(name), int) and value > 0 and ratio != 1
+    }
+
+
+def evaluation_interval(space: Space, config: Config) -> tuple[str, int | float] | None:
+    """Returns the user's name of the evaluation interval and its value under `config`; None if not set."""
+    name, settings = space.interval_setting, space.settings(config)
+    value = {**settings, **_steps(space, settings)}.get(name) if name else None
+    return (space.naming.path(name), value) if name and isinstance(value, int | float) and value else None
+
+
 def for_workload(space: Space, settings: Config) -> dict[str, Any]:
     """Returns `settings` for the whole training, in the user's names, shape and words.
 
@@ -126,7 +162,7 @@ def for_workload(space: Space, settings: Config) -> dict[str, Any]:
     length from a trial to the whole training.
     """
     length = lengths.settings(space, settings, is_whole=True)
-    return space.naming.as_given({**following.settings(space, settings), **length})
+    return space.naming.as_given({**with_following(space, settings), **length})
 
 
 def for_trial(
@@ -136,7 +172,7 @@ def for_trial(
 
     `samples` and `evaluations` replace the budget's values.
     """
-    given = {**following.settings(space, settings), **lengths.settings(space, settings)}
+    given = {**with_following(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:
         given[space.evaluate_every] = trial_interval(space, settings, samples, evaluations)
     return space.naming.as_given(given)

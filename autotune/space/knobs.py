@@ -22,9 +22,7 @@ from autotune.core.errors import did_you_mean
 from autotune.core.settings import LARGEST_INT, Setting
 
 STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-# Representable by the sampler.
-_LARGEST = 1e30
-_MULTIPLIERS = (1e-6, 1e6)
+_LARGEST = 1e30  # representable by the sampler
 _LARGEST_SHARE = 16.0  # of the baseline's length
 
 
@@ -103,9 +101,10 @@ class Distribution(BaseModel):
 
         The sampler searches the exponent, so that 32 and 64 are neighbours.
         """
-        if not self.choice or len(self.choice) < 2 or not all(map(_is_power_of_two, self.choice)):
+        values = self.choice or ()
+        powers = sorted(v.bit_length() - 1 for v in values if type(v) is int and v > 0 and v.bit_count() == 1)
+        if len(powers) < max(2, len(values)):
             return None
-        powers = sorted(int(value or 0).bit_length() - 1 for value in self.choice)
         return (powers[0], powers[-1]) if powers[-1] - powers[0] == len(powers) - 1 else None
 
     @property
@@ -163,7 +162,7 @@ class ScaledLearningRate(BaseModel):
     @field_validator("multiplier")
     @classmethod
     def _are_numbers(cls, value: Distribution) -> Distribution:
-        low, high = _MULTIPLIERS
+        low, high = 1e-6, 1e6  # representable by the sampler
         wrong = [v for v in value.choice or value.bounds if not low <= (units.number(v) or 0.0) <= high]
         if wrong:
             raise ValueError(f"numbers from {low:g} to {high:g}, got {units.quote(wrong[0])}")
@@ -297,7 +296,3 @@ def as_number(value: Any) -> Any:
 def _number(value: Setting) -> int | float:
     """Returns a number unchanged: an int may be too large for a float, and is rejected elsewhere."""
     return value if isinstance(value, int | float) else 0
-
-
-def _is_power_of_two(value: Setting) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0 and value.bit_count() == 1

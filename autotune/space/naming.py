@@ -15,7 +15,6 @@ from autotune.core.settings import Setting
 _STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]{}]+)|\[(?P<index>\d+)\]|(?P<empty>\[\]|\{\})$")
 _EMPTY: Mapping[str, type] = {"[]": list, "{}": dict}
 _MOST = 10_000
-Translations = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,8 @@ class Naming:
     """Names and words of a user's settings."""
 
     roles: Mapping[str, str] = field(default_factory=dict)  # the user's path by the tuner's name
-    values: Translations = field(default_factory=dict)  # user's words by name and value: {fp16: 16-mixed}
+    # The user's words by name and value, such as {precision: {fp16: 16-mixed}}.
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def name(self, path: str) -> str:
         """Returns the tuner's name of the setting at `path`."""
@@ -94,24 +94,20 @@ def is_same(value: Any, other: Any) -> bool:
     return bool(value == other) and type(value) is type(other)
 
 
-def flatten(nested: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(nested: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the path and value of every leaf; an empty mapping or list is one, with suffix `{}` or `[]`."""
-    for key, value in nested.items():
-        if not isinstance(key, str):
-            raise ValueError(f"{above or 'baseline'}: names must be text, got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
-        yield from _leaves(f"{above}.{key}" if above else key, value)
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        yield from flatten(value, path)
-    elif isinstance(value, list) and value:
-        for i, item in enumerate(value):
-            yield from _leaves(f"{path}[{i}]", item)
-    elif isinstance(value, list | Mapping):
-        yield f"{path}{'[]' if isinstance(value, list) else '{}'}", None
+    if isinstance(nested, Mapping) and (nested or not path):
+        for key, value in nested.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{path or 'baseline'}: names must be text, got {key!r}")  # noqa: TRY004 - pydantic collects ValueErrors
+            yield from flatten(value, f"{path}.{key}" if path else key)
+    elif isinstance(nested, list) and nested:
+        for i, item in enumerate(nested):
+            yield from flatten(item, f"{path}[{i}]")
+    elif isinstance(nested, list | Mapping):
+        yield f"{path}{'[]' if isinstance(nested, list) else '{}'}", None
     else:
-        yield path, value
+        yield path, nested
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,17 +31,17 @@ def build() -> dict[str, Any]:
     known = settings.model_json_schema() | {"required": []}  # a baseline may leave all of them out
     schema["$defs"]["Settings"] = known
     schema["if"] = {"properties": {"workload": {"const": registry.BUILTIN}}}
-    schema["then"] = {"properties": {"baseline": {"$ref": "#/$defs/Settings"}, "knobs": _knobs(known)}}
-    return schema
-
-
-def _knobs(settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema of knobs over known `settings`: their names and the values of their choices."""
     knobs = {
         name: {
             "description": setting["description"],
             "properties": {"choice": {"items": {"$ref": f"#/$defs/Settings/properties/{name}"}}},
         }
-        for name, setting in settings["properties"].items()
+        for name, setting in known["properties"].items()
     }
-    return {"properties": {**knobs, LENGTH: {}}, "additionalProperties": False}
+    schema["then"] = {
+        "properties": {
+            "baseline": {"$ref": "#/$defs/Settings"},
+            "knobs": {"properties": {**knobs, LENGTH: {}}, "additionalProperties": False},
+        }
+    }
+    return schema

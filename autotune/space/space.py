@@ -1,7 +1,7 @@
 """The search space as declared, with everything that follows from the declaration alone."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Self
 
@@ -109,21 +109,24 @@ class Space(BaseModel):
         """Reads each knob as the class that its keys select, so that errors are about that class alone."""
         if not isinstance(value, dict):
             return value
-        naming = _naming(info.data)
-        read = {name: read_knob(name, spec) for name, spec in value.items()}
-        return {
-            naming.name(path): _in_our_words(knob, naming.name(path), naming) for path, knob in read.items()
-        }
+        naming, knobs = _naming(info.data), {}
+        for path, spec in value.items():
+            name, knob = naming.name(path), read_knob(path, spec)
+            if isinstance(knob, PlannedLength):
+                knob = knob.renamed(naming.name)
+            elif isinstance(knob, Distribution) and knob.choice:
+                choice = tuple(naming.value(name, word) for word in knob.choice)
+                knob = knob.model_copy(update={"choice": choice})
+            knobs[name] = knob
+        return knobs
 
-    @field_validator("counted_in_steps", "follow_learning_rate", mode="after")
+    @field_validator("counted_in_steps", "follow_learning_rate", "evaluate_every", mode="after")
     @classmethod
-    def _names(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        return tuple(map(_naming(info.data).name, value))
-
-    @field_validator("evaluate_every", mode="after")
-    @classmethod
-    def _name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value and _naming(info.data).name(value)
+    def _names(
+        cls, value: tuple[str, ...] | str | None, info: ValidationInfo
+    ) -> tuple[str, ...] | str | None:
+        name = _naming(info.data).name
+        return tuple(map(name, value)) if isinstance(value, tuple) else value and name(value)
 
     def revised(self, **sections: Mapping[str, object]) -> Self:
         """Returns the space with fields of its sections changed: `revised(budget={"trials": 3})`."""
@@ -175,16 +178,14 @@ class Space(BaseModel):
         `evaluate_every` counts steps of the baseline's effective batch, whatever batch `config` has. A
         workload's own setting applies to the batch of `config`, and only if the unit is samples.
         """
-        return self._interval_by_settings(self.settings(config)) or self.training.samples_per_evaluation
-
-    def _interval_by_settings(self, settings: Config) -> int | None:
+        settings, interval = self.settings(config), None
         if self.evaluate_every is not None:
             steps = settings.get(self.evaluate_every)
-            return steps * self.effective_batch_size({}) if isinstance(steps, int) else None
-        if self.unit != "samples":
-            return None
-        cadence = registry.cadence(registry.label(self.workload))
-        return cadence.samples(settings, self.training.samples_per_epoch)
+            interval = steps * self.effective_batch_size({}) if isinstance(steps, int) else None
+        elif self.unit == "samples":
+            cadence = registry.cadence(registry.label(self.workload))
+            interval = cadence.samples(settings, self.training.samples_per_epoch)
+        return interval or self.training.samples_per_evaluation
 
     @property
     def known(self) -> Knowledge:
@@ -203,6 +204,15 @@ class Space(BaseModel):
         """Knobs that are searched: those that do not follow others."""
         drawn = Distribution | ScaledLearningRate
         return {name: knob for name, knob in self.knobs.items() if isinstance(knob, drawn)}
+
+    def whole_values(self, name: str) -> Sequence[int]:
+        """Returns the whole numbers that a setting can have, ascending: its knob's, or the baseline's."""
+        knob = self.knobs.get(name)
+        if not isinstance(knob, Distribution):
+            return [int(self.baseline.get(name) or 1)]
+        if knob.randint:
+            return range(knob.randint[0], knob.randint[1] + 1)
+        return sorted(int(value or 1) for value in knob.choice or knob.bounds)
 
     @property
     def micro_batch_sizes(self) -> list[int]:
@@ -245,12 +255,3 @@ def _knowledge(workload: str, declared: tuple[tuple[str, tuple[str, ...]], ...])
 def _naming(read: Mapping[str, Any]) -> Naming:
     """Returns the naming from the fields validated so far."""
     return Naming(read.get("roles", {}), read.get("values", {}))
-
-
-def _in_our_words(knob: BaseModel, name: str, naming: Naming) -> BaseModel:
-    """Returns the knob with the user's names and words replaced by the tuner's."""
-    if isinstance(knob, PlannedLength):
-        return knob.renamed(naming.name)
-    if not isinstance(knob, Distribution) or not knob.choice:
-        return knob
-    return knob.model_copy(update={"choice": tuple(naming.value(name, value) for value in knob.choice)})

@@ -106,8 +106,7 @@ def complete(space: Space, source: str) -> Space:
         for n in space.knobs
         if n not in space.baseline and n != LENGTH
     ]
-    mistakes += lengths.mistakes(space)
-    mistakes += checks.setting_mistakes(space)
+    mistakes += [*lengths.mistakes(space), *checks.setting_mistakes(space)]
     knobs: dict[str, Knob] = dict(space.knobs)
     for name, knob in space.knobs.items():
         if not isinstance(knob, Distribution) or name not in space.baseline:

@@ -24,7 +24,7 @@ from autotune.core.settings import EFFECTIVE_BATCH, Config
 from autotune.core.trial import RejectedSuggestion, Repeat, Status, Trial
 from autotune.judging.decisions import objective
 from autotune.space import distributions
-from autotune.space.knobs import Distribution, KeptBatch, Knob, PlannedLength, ScaledLearningRate
+from autotune.space.knobs import KeptBatch, Knob, PlannedLength, ScaledLearningRate
 from autotune.space.space import Space
 from autotune.storage import study_file
 from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
@@ -166,20 +166,12 @@ def _distribution(knob: Knob, space: Space) -> BaseDistribution:
 
 def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
     """Returns the lowest and highest learning rate of all configurations, widened by their rounding."""
-    multipliers = [float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds]
-    rates = [
-        space.learning_rate({name: end(_numbers(name, space)) for name in EFFECTIVE_BATCH}, end(multipliers))
-        for end in (min, max)
-    ]
-    return rates[0] * (1 - _ROUNDING), rates[1] * (1 + _ROUNDING)
-
-
-def _numbers(name: str, space: Space) -> list[int]:
-    """Returns an integer setting's choices, or its bounds, or its baseline value if it is not drawn."""
-    knob = space.knobs.get(name)
-    if isinstance(knob, Distribution):
-        return [int(value or 1) for value in knob.choice or knob.bounds]
-    return [int(space.baseline.get(name) or 1)]
+    multipliers = sorted(float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds)
+    low, high = (
+        space.learning_rate({n: space.whole_values(n)[end] for n in EFFECTIVE_BATCH}, multipliers[end])
+        for end in (0, -1)
+    )
+    return low * (1 - _ROUNDING), high * (1 + _ROUNDING)
 
 
 def mark_shared(study: optuna.Study, number: int) -> None:
