@@ -40,65 +40,56 @@ class Held:
 def hold(root: Path, file: Path, what: str) -> Iterator[Held]:
     """Holds the lock of the directory `root` and of the `file` in it.
 
-    Raises SessionBusyError, which names the holder, if another process has it, and InputError if neither can
-    be locked.
+    Raises SessionBusyError, which names the holder, if another process has it, and InputError if the file
+    cannot be locked.
     """
-    with ExitStack() as stack:
-        directory = _open(root, os.O_RDONLY | os.O_DIRECTORY, stack)
-        is_locked = _try_lock(directory)
-        if is_locked is False:
-            raise busy_error(file, what)
-        _take(file, what, stack, is_only_lock=is_locked is None)
-        yield Held(root, directory)
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # the file system locks only files
+            _lock(directory, file, what)
+        with hold_file(file, what):
+            yield Held(root, directory)
+    finally:
+        os.close(directory)
 
 
 @contextmanager
 def hold_file(file: Path, what: str) -> Iterator[None]:
-    """Holds the lock `file`; raises SessionBusyError if another process does, InputError if locking fails."""
+    """Holds the lock `file`, and writes this process into it as the holder.
+
+    Raises SessionBusyError if another process holds it, InputError if it cannot be locked.
+    """
+    if file.exists() and not file.is_file():
+        raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     with ExitStack() as stack:
-        _take(file, what, stack, is_only_lock=True)
+        is_in_place = False
+        while not is_in_place:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            stack.callback(os.close, descriptor)
+            try:
+                _lock(descriptor, file, what)
+            except OSError:
+                raise InputError(
+                    f"{what}: must be on a file system that locks files, or two processes could use it at "
+                    "once: flock fails here; put it on a local disk"
+                ) from None
+            with suppress(FileNotFoundError):  # removed since it was opened: lock the new one instead
+                is_in_place = os.path.samestat(os.fstat(descriptor), file.stat())
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
 
 
-def _open(path: Path, flags: int, stack: ExitStack) -> int:
-    descriptor = os.open(path, flags, 0o644)
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def _take(file: Path, what: str, stack: ExitStack, *, is_only_lock: bool) -> None:
-    """Locks `file`, and writes this process into it as the holder."""
-    if file.exists() and not file.is_file():
-        raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
-    while True:
-        descriptor = _open(file, os.O_RDWR | os.O_CREAT, stack)
-        is_locked = _try_lock(descriptor)
-        if is_locked is False:
-            raise busy_error(file, what)
-        if is_locked is None and is_only_lock:
-            raise InputError(
-                f"{what}: must be on a file system that locks files, or two processes could use it at once: "
-                "flock fails here; put it on a local disk"
-            )
-        with suppress(FileNotFoundError):  # removed since it was opened: lock the new one instead
-            if os.path.samestat(os.fstat(descriptor), file.stat()):
-                break
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-
-
-def _try_lock(descriptor: int) -> bool | None:
-    """Returns True if the lock was taken, False if another process holds it, None if locking fails."""
-    for left in reversed(range(_TRIES)):
+def _lock(descriptor: int, file: Path, what: str) -> None:
+    """Raises SessionBusyError, which names the holder in `file`, if another process has the lock."""
+    for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_BETWEEN_S if left else 0)
-        except OSError:
-            return None
+            time.sleep(_BETWEEN_S)
         else:
-            return True
-    return False
+            return
+    raise busy_error(file, what)
 
 
 def busy_error(file: Path, what: str) -> SessionBusyError:
@@ -111,20 +102,14 @@ def busy_error(file: Path, what: str) -> SessionBusyError:
 
 def is_held(root: Path, file: Path) -> bool:
     """Returns True if a process holds the lock of `root`."""
-    return _is_held(root) or _is_held(file)
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # the file system cannot lock it
-        return False
-    finally:
-        os.close(descriptor)
+    for path in (root, file):
+        with suppress(FileNotFoundError), ExitStack() as stack:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError:
+                continue  # the file system cannot lock it
     return False

@@ -5,10 +5,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, TextIO
 
 from autotune.core import units
+from autotune.core.measurement import Evaluation
 from autotune.core.record_names import COMPILING, STANDS_FOR, SUSPENDED
+from autotune.judging.measurement.trends import Point
 from autotune.storage.trial_dir import TrialDir
 
 
@@ -32,8 +34,12 @@ def is_score(name: str) -> bool:
 
 
 def read_records(place: TrialDir) -> Iterator[dict[str, Any]]:
-    """Yields the records of a trial, without truncated or invalid lines."""
-    yield from (record for record in lines_of(place.records_file) if _is_record(record))
+    """Yields the records of a trial, without invalid lines and those that lack what all readers need."""
+    for record in lines_of(place.records_file):
+        if isinstance(record, dict):
+            needed = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
+            if all(units.number(record.get(name)) is not None for name in needed):
+                yield record
 
 
 def lines_of(file: Path) -> Iterator[Any]:
@@ -44,14 +50,6 @@ def lines_of(file: Path) -> Iterator[Any]:
         for line in lines:
             with suppress(ValueError, RecursionError):
                 yield json.loads(line)
-
-
-def _is_record(record: object) -> bool:
-    """Returns True for the mark of an attempt, and for a record with the figures that all readers need."""
-    if not isinstance(record, dict):
-        return False
-    names = ("attempt", "clock_s") if is_mark(record) else ("samples", "at_s")
-    return all(units.number(record.get(name)) is not None for name in names)
 
 
 def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
@@ -86,15 +84,7 @@ def open_lines(file: Path) -> TextIO:
     return file.open("a", encoding="utf-8")
 
 
-class _Point(Protocol):
-    @property
-    def samples(self) -> float: ...
-
-
-_P = TypeVar("_P", bound=_Point)
-
-
-def forget_from(points: list[_P], samples: int) -> None:
+def forget_from(points: list[Evaluation] | list[Point], samples: int) -> None:
     """Removes the points at or after `samples`, since a resumed training yields them again."""
     while points and points[-1].samples >= samples:
         points.pop()

@@ -48,7 +48,13 @@ def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     For a trial in both, the study's figures count if the trial has ended there and has the same identity;
     otherwise the files' figures do. The baseline is known even if neither describes it.
     """
-    study, numbers = _read_study(session), identity.used_numbers(session.trials_dir)
+    try:
+        study = study_file.load_study(session.study_file)
+    except (KeyError, DamagedError):
+        study = StudyFile({}, ())
+    if study.key not in {"", session.key}:  # another session's
+        study = StudyFile({}, ())
+    numbers = identity.used_numbers(session.trials_dir)
     known = {0: Trial(0, space.baseline_config)}
     read = [trial for entry in study.entries if (trial := _readable(entry, "trial"))]
     known |= {trial.number: trial for trial in read if studies.can_hold(space, trial.config)}
@@ -89,15 +95,6 @@ def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> l
     return aside
 
 
-def _read_study(session: StoredSession) -> StudyFile:
-    """Returns the readable part of the session's study, empty if the study is another session's."""
-    try:
-        study = study_file.load_study(session.study_file)
-    except (KeyError, DamagedError):
-        return StudyFile({}, ())
-    return study if study.key in {"", session.key} else StudyFile({}, ())
-
-
 def _readable(source: StudyFile | StudyEntry, name: str) -> Any:
     """Returns a property of a study or of an entry, None if it is damaged."""
     try:
@@ -118,11 +115,8 @@ def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
 
 def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, Trial]:
     """Marks the trials that ran concurrently, by the times in their records, since verdicts do not tell."""
-    attempts = {n: attempts_of(read_records(session.trial_dir(n))) for n in known}
-    concurrent = {
-        n
-        for n, other in permutations(attempts, 2)
-        if any(a < b + b_s and b < a + a_s for a, a_s in attempts[n] for b, b_s in attempts[other])
-    }
-    shared = {n: replace(known[n].measurement, shared=True) for n in concurrent}
-    return known | {n: replace(known[n], measurement=measurement) for n, measurement in shared.items()}
+    attempts, marked = {n: attempts_of(read_records(session.trial_dir(n))) for n in known}, dict(known)
+    for n, other in permutations(attempts, 2):
+        if any(a < b + b_s and b < a + a_s for a, a_s in attempts[n] for b, b_s in attempts[other]):
+            marked[n] = replace(known[n], measurement=replace(known[n].measurement, shared=True))
+    return marked

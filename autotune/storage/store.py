@@ -35,7 +35,6 @@ FORMAT = 2
 WANDB_MODES = ("auto", "online", "offline", "off")
 _SHOWN = 5
 
-
 # A damaged file can hold any number; these are safe to calculate with.
 _Whole = Annotated[int, Field(ge=0, le=LARGEST_INT)]
 _Amount = Annotated[float, Field(ge=0, le=LARGEST_INT, allow_inf_nan=False)]
@@ -118,6 +117,8 @@ class StoredSession(SessionDir):
     def create(cls, root: Path, space: Space, options: Options, provenance: Mapping[str, Any]) -> Self:
         """Creates a session; raises InputError if `root` is not empty or cannot be written."""
         session = cls(root.resolve())
+        facts = {"options": asdict(options), "provenance": dict(provenance)}
+        info = {"format": FORMAT, "key": secrets.token_hex(8), **facts}
         if is_session(root) and is_in_use(session):
             raise lock.busy_error(session.lock_file, f"session {root}")
         try:
@@ -125,7 +126,12 @@ class StoredSession(SessionDir):
             session.root.mkdir(parents=True, exist_ok=True)
             with session.lock():
                 session._require_empty(root)  # another process may have been quicker
-                session._begin(space, options, provenance)
+                try:
+                    files.write_whole(session.space_file, spaces.dump(space))
+                    files.write_whole(session.info_file, json.dumps(info, indent=2) + "\n")
+                except OSError:  # either both files or none
+                    session.space_file.unlink(missing_ok=True)
+                    raise
         except OSError as error:
             raise InputError(f"session {root}: cannot be written: {error.strerror}") from None
         return session
@@ -136,21 +142,6 @@ class StoredSession(SessionDir):
             return
         hint = f"continue it with: {resume_command(given)}" if is_session(given) else "name a new one"
         raise InputError(f"session {given}: already exists; {hint}")
-
-    def _begin(self, space: Space, options: Options, provenance: Mapping[str, Any]) -> None:
-        """Writes the two files that make the directory a session, or neither."""
-        info = {
-            "format": FORMAT,
-            "key": secrets.token_hex(8),
-            "options": asdict(options),
-            "provenance": dict(provenance),
-        }
-        try:
-            files.write_whole(self.space_file, spaces.dump(space))
-            files.write_whole(self.info_file, json.dumps(info, indent=2) + "\n")
-        except OSError:
-            self.space_file.unlink(missing_ok=True)
-            raise
 
     @classmethod
     def open(cls, root: Path) -> Self:
@@ -240,7 +231,14 @@ class StoredSession(SessionDir):
             return None
         if study.key not in {"", self.key}:
             raise self.damaged_error("is of another session")
-        self._require_its_trials(study, self.identities(numbers))
+        identities = self.identities(numbers)
+        if unknown := [n for n in identities if n >= len(study.entries)]:
+            raise self.damaged_error(
+                f"is older than its trials, and does not know trials {short_list(unknown)}"
+            )
+        begun, key = [trial for trial in study.trials if trial.number in identities], self.key
+        if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of_trial(key, t)]:
+            raise self.damaged_error(f"is not the one that its trials {short_list(others)} come from")
         self._require_knobs(study.trials)
         return study
 
@@ -253,16 +251,6 @@ class StoredSession(SessionDir):
             for n, identity in read
             if identity and (identity.session, identity.number) == (key, n)
         }
-
-    def _require_its_trials(self, study: StudyFile, identities: Mapping[int, TrialIdentity]) -> None:
-        """Raises DamagedError unless all trials with these `identities` are in the `study`."""
-        if unknown := [n for n in identities if n >= len(study.entries)]:
-            raise self.damaged_error(
-                f"is older than its trials, and does not know trials {short_list(unknown)}"
-            )
-        begun, key = [trial for trial in study.trials if trial.number in identities], self.key
-        if others := [t.number for t in begun if identities[t.number] != TrialIdentity.of_trial(key, t)]:
-            raise self.damaged_error(f"is not the one that its trials {short_list(others)} come from")
 
     def _require_knobs(self, trials: Iterable[Trial]) -> None:
         knobs = self.space().knobs.keys()

@@ -23,7 +23,6 @@ PASSED_OVER, SHARED = "passed_over", "shared"
 PLAN, SESSION = "plan", "session"
 NAME = "autotune"
 PATIENCE_S = 60.0  # wait for another program that writes the study, such as a dashboard
-_UNKNOWN_TABLE = "no such table"
 # SQLite's codes for invalid contents, as opposed to a disk, permission or locking error; 0: no code.
 _OF_CONTENTS = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _MOST_DIGITS = 25
@@ -70,9 +69,9 @@ class StudyEntry:
         try:
             trial = _TRIAL.validate_python(fields)
         except ValueError:
-            trial = None
-        if trial is None or not math.isfinite(trial.seconds):
-            raise DamagedError(f"trial {self.number} is not readable")
+            raise DamagedError(f"trial {self.number} is not readable") from None
+        if not math.isfinite(trial.seconds):
+            raise DamagedError(f"trial {self.number} is not readable: its seconds are no number")
         for name in _COUNTS & trial.config.keys():
             if trial.config[name] is not None and units.number(trial.config[name]) is None:
                 raise DamagedError(f"trial {self.number} is not readable: {name} is no number")
@@ -84,9 +83,7 @@ class StudyEntry:
         try:
             return _PASSED_OVER.validate_python(self.user_attrs.get(PASSED_OVER, ()))
         except ValueError:
-            raise DamagedError(
-                f"trial {self.number}: what was passed over before it is not readable"
-            ) from None
+            raise DamagedError(f"trial {self.number}: its rejections are not readable") from None
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ def load_study(file: Path) -> StudyFile:
         raise DamagedError(f"not text: {error.reason}") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
-        if code == sqlite3.SQLITE_READONLY or _UNKNOWN_TABLE in str(error):  # Optuna is still creating it
+        if code == sqlite3.SQLITE_READONLY or "no such table" in str(error):  # Optuna is still creating it
             raise nothing from None
         if code not in _OF_CONTENTS:
             raise
@@ -160,7 +157,7 @@ def load_study(file: Path) -> StudyFile:
     entries: dict[int, dict[str, Any]] = {}
     for number, key, value in rows:
         entries.setdefault(number, {}).update({} if key is None else {key: _value(key, value)})
-    if list(entries) != list(range(len(entries))):
+    if [*entries] != [*range(len(entries))]:
         raise DamagedError("its trials are not numbered from 0 on, without a gap")
     return StudyFile(
         user_attrs={key: _value(key, value) for key, value in attributes},
