@@ -9,7 +9,6 @@ from autotune.core import settings
 # Settings besides those that the tuner computes with.
 CLIP_NORM, CLIP_VALUE = "clip_norm", "clip_value"
 WEIGHT_DECAY, PIN, PERSISTENT = "weight_decay", "pin_memory", "persistent_workers"
-ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = "zero_stage", "offload_optimizer", "offload_param"
 
 # Common names by setting, the most usual first: if a project has several of them, the first one counts.
 NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -51,9 +50,9 @@ NAMES: Mapping[str, Sequence[str]] = MappingProxyType(
             *("grad_clip", "clip_grad_norm"),
         ),
         CLIP_VALUE: ("clip_value", "grad_clip_value"),
-        ZERO_STAGE: ("zero_stage", "zero_optimization.stage"),
-        OFFLOAD_OPTIMIZER: ("offload_optimizer", "offload_optimizer_device", "offload_optimizer.device"),
-        OFFLOAD_PARAM: ("offload_param", "offload_param_device", "offload_param.device"),
+        "zero_stage": ("zero_stage", "zero_optimization.stage"),
+        "offload_optimizer": ("offload_optimizer", "offload_optimizer_device", "offload_optimizer.device"),
+        "offload_param": ("offload_param", "offload_param_device", "offload_param.device"),
     }
 )
 # Names that mean something else in other projects: the batch of all processes, a schedule's highest rate, a

@@ -58,29 +58,22 @@ def write_whole(file: Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(file)
-        _sync(file.parent)
+        descriptor = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError:
         with suppress(OSError):  # it takes disk space; on a read-only disk it stays
             temporary.unlink(missing_ok=True)
         raise
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def disk_usage_bytes(directory: Path) -> int:
     """Returns the disk usage of the files below `directory`, without files that vanish during the count."""
-    # Strings, not Paths: a search of thousands of trials has tens of thousands of files.
-    return sum(_disk_bytes(f"{place}/{name}") for place, _, names in os.walk(directory) for name in names)
-
-
-def _disk_bytes(file: str) -> int:
-    try:
-        return os.lstat(file).st_blocks * 512
-    except OSError:  # deleted since it was listed
-        return 0
+    total = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):  # deleted since it was listed
+                total += os.lstat(f"{place}/{name}").st_blocks * 512  # no Path: there are tens of thousands
+    return total

@@ -20,15 +20,14 @@ _PEAKS: Mapping[str, Mapping[str, float]] = {
     r"\bRTX 3090$": {"fp32": 35.6, "tf32": 35.6, "bf16": 71.0, "fp16": 71.0},
     r"\bRTX 4090$": {"fp32": 82.6, "tf32": 82.6, "bf16": 165.2, "fp16": 165.2, "fp8": 330.3},
 }
-_PART = re.compile(r"\bMIG\b")  # a slice of a GPU has the name of the whole one
-_TERA = 1e12
 
 
 def peaks(device: str) -> Mapping[str, float]:
     """Returns the peak FLOP/s of a GPU by number format; empty for a MIG slice and for an unknown device."""
-    table = _PEAKS if _PART.search(device) is None else {}
-    tflops_by_format = next((peaks for name, peaks in table.items() if re.search(name, device)), {})
-    return {kind: _TERA * tflops for kind, tflops in tflops_by_format.items()}
+    if re.search(r"\bMIG\b", device):  # it has the name of the whole GPU
+        return {}
+    tflops_by_format = next((peaks for name, peaks in _PEAKS.items() if re.search(name, device)), {})
+    return {kind: 1e12 * tflops for kind, tflops in tflops_by_format.items()}
 
 
 def utilisation(flops_per_sample: Mapping[str, float], samples_per_s: float, devices: str) -> float | None:

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from autotune.core.errors import InputError, printable
@@ -128,12 +127,13 @@ def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
     password, whole and line by line.
     """
     longest_first = sorted({part for _, part in _secrets(environment)}, key=len, reverse=True)
-    return partial(_without, re.compile("|".join(map(re.escape, longest_first)) or "(?!)"))
+    known = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
+    def hide(text: str) -> str:
+        hidden = _IN_URL.sub(_secret_hidden, known.sub(_HIDDEN, text))
+        return _KEY_IN_TEXT.sub(_HIDDEN, _HEADER.sub(_secret_hidden, hidden))
 
-def _without(known: re.Pattern[str], text: str) -> str:
-    hidden = _IN_URL.sub(_secret_hidden, known.sub(_HIDDEN, text))
-    return _KEY_IN_TEXT.sub(_HIDDEN, _HEADER.sub(_secret_hidden, hidden))
+    return hide
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

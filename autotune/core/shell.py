@@ -5,8 +5,6 @@ import shlex
 import sys
 from pathlib import Path
 
-_DOUBLE = "  "  # messages collapse repeated spaces
-
 
 def pip_install(what: str) -> str:
     """Returns the command that installs `what` for this Python, whichever Python the shell would choose."""
@@ -24,7 +22,7 @@ def word(text: str) -> str:
 
     Unprintable characters are written as $'...', which bash, zsh and POSIX since 2024 read.
     """
-    if text.isprintable() and _DOUBLE not in text and text == text.strip():
+    if text.isprintable() and "  " not in text and text == text.strip():  # messages collapse spaces
         return shlex.quote(text)
     return "$'" + "".join(map(_escaped, os.fsencode(text))) + "'"
 

@@ -140,8 +140,6 @@ class Trial:
     @property
     def references(self) -> set[int]:
         """Numbers of the trials that it repeats, races or ablates."""
-        if self.kind is TrialKind.SEARCHED:
-            return set()
         repeated = {self.repeat.of} if self.repeat else set()
         explained = set() if self.ablation_of is None else {self.ablation_of}
         return {*repeated, *explained, *self.race}

@@ -8,7 +8,6 @@ from reprlib import Repr
 from autotune.core.errors import InputError
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_EXACT = (("h", 3600), ("m", 60))
 _BYTES = {"": 1, "B": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("KMGT", start=1)
@@ -95,7 +94,7 @@ def format_seconds(value_s: float) -> str:
 def exact(value_s: float) -> str:
     """Formats a duration as options take it, in whole seconds: `20m`, `97s`, `2h`."""
     total = round(value_s)
-    unit, size = next(((u, s) for u, s in _EXACT if total and total % s == 0), ("s", 1))
+    unit, size = next(((u, s) for u, s in (("h", 3600), ("m", 60)) if total and total % s == 0), ("s", 1))
     return f"{total // size}{unit}"
 
 

@@ -21,9 +21,14 @@ from autotune.core import units
 from autotune.core.errors import did_you_mean
 from autotune.core.settings import LARGEST_INT, Setting
 
-STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _LARGEST = 1e30  # representable by the sampler
 _LARGEST_SHARE = 16.0  # of the baseline's length
+
+
+class SpacePart(BaseModel):
+    """A frozen part of a search space, without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _one_of_the_fields(schema: dict[str, Any]) -> None:
@@ -33,10 +38,10 @@ def _one_of_the_fields(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": [name]} for name in schema["properties"] if name != "moves"]
 
 
-class Distribution(BaseModel):
+class Distribution(SpacePart):
     """The values of a knob, in Ray Tune's terms: exactly one field besides `moves`."""
 
-    model_config = STRICT | ConfigDict(json_schema_extra=_one_of_the_fields)
+    model_config = ConfigDict(json_schema_extra=_one_of_the_fields)
 
     choice: tuple[Setting, ...] | None = Field(
         None, min_length=1, description="one of these values; the baseline's own is added if it is missing"
@@ -142,14 +147,12 @@ class Distribution(BaseModel):
         return isinstance(value, int | float) and low <= value <= high
 
 
-class ScaledLearningRate(BaseModel):
+class ScaledLearningRate(SpacePart):
     """`learning_rate = baseline * sqrt(effective batch / baseline's effective batch) * multiplier`.
 
     The square root keeps the variance of an Adam update constant as the batch grows (Malladi et al., 2022,
     "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms").
     """
-
-    model_config = STRICT
 
     scale: Literal["sqrt"] = Field(
         description="the baseline's learning rate grows with the square root of the effective batch"
@@ -174,13 +177,11 @@ class ScaledLearningRate(BaseModel):
         return self.multiplier
 
 
-class KeptBatch(BaseModel):
+class KeptBatch(SpacePart):
     """`accumulation_steps = baseline's effective batch / (micro_batch_size * processes)`; it is not searched.
 
     Every configuration then has the baseline's effective batch, so that qualities are comparable.
     """
-
-    model_config = STRICT
 
     keep: Literal["effective_batch_size"] = Field(
         description="accumulation_steps follow the micro-batch, so that the effective batch stays the "
@@ -197,14 +198,12 @@ _Names = Annotated[
 ]
 
 
-class PlannedLength(BaseModel):
+class PlannedLength(SpacePart):
     """The length of a training, which the search plans in samples and passes on in the user's own settings.
 
     A batch twice as large then takes half the steps. The first setting ends the training; the others, such as
     the end of the schedule or the warm-up, are scaled with it.
     """
-
-    model_config = STRICT
 
     steps: _Names = Field((), description="settings that count optimizer steps, such as max_iters")
     epochs: _Names = Field((), description="settings that count epochs")

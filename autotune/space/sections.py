@@ -1,22 +1,23 @@
 """Sections of a search space other than knobs: limits, objective, training, budget."""
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.measurement import turned
 from autotune.core.settings import LARGEST_BATCH, LARGEST_INT, MOST_ACCUMULATED, MOST_COUNTED
-from autotune.space.knobs import STRICT
+from autotune.space.knobs import SpacePart
+
+_Samples = Annotated[int, Field(ge=1, le=LARGEST_INT)]
+_Count = Annotated[int, Field(ge=1, le=MOST_COUNTED)]
 
 
-class Limits(BaseModel):
+class Limits(SpacePart):
     """Limits on every trial except the baseline."""
-
-    model_config = STRICT
 
     effective_batch_size: tuple[int, int] = Field(
         (1, 1 << 30), description="[smallest, largest] of micro_batch_size * accumulation_steps, in samples"
@@ -46,7 +47,7 @@ _KEEP, _KEEP_OF_LOSS = 0.95, 0.99
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
-class Objective(BaseModel):
+class Objective(SpacePart):
     """The criterion for the winner, and the promise that comes with it.
 
     `same-quality` promises a shorter training that ends no worse: it compares whole trainings, each planned
@@ -54,17 +55,6 @@ class Objective(BaseModel):
     faster: it changes nothing that the result depends on. `pareto` is `same-quality`, with a search for the
     whole front of speed and quality.
     """
-
-    model_config = STRICT | ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"target": {"type": "number"}}, "required": ["target"]},
-            "then": {"properties": {"select": {"const": "same-quality"}}},
-            "not": {
-                "properties": {"keep": {"type": "number"}, "within": {"type": "number"}},
-                "required": ["keep", "within"],
-            },
-        }
-    )
 
     speed: Literal["throughput", "wall"] = Field(
         "throughput",
@@ -183,34 +173,21 @@ def comparison(text: str) -> tuple[str, float] | None:
     return (match[1], float(match[2])) if match else None
 
 
-class Training(BaseModel):
+class Training(SpacePart):
     """Facts about the user's whole training, of which a trial is a part."""
 
-    model_config = STRICT
-
-    samples: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST_INT,
-        description="its samples, or other unit of work; none: what the workload says",
+    samples: _Samples | None = Field(
+        None, description="its samples, or other unit of work; none: what the workload says"
     )
-    samples_per_epoch: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST_INT,
-        description="samples of an epoch, if a setting counts epochs; none: what the workload says",
+    samples_per_epoch: _Samples | None = Field(
+        None, description="samples of an epoch, if a setting counts epochs; none: what the workload says"
     )
-    samples_per_evaluation: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST_INT,
-        description="samples between two of its evaluations, if no setting says so; none: not known",
+    samples_per_evaluation: _Samples | None = Field(
+        None, description="samples between two of its evaluations, if no setting says so; none: not known"
     )
 
 
 _FEWEST_REPEATS = 3
-
-
 _DURATION: JsonDict = {
     "anyOf": [
         {"type": "number", "exclusiveMinimum": 0},
@@ -220,16 +197,12 @@ _DURATION: JsonDict = {
 }
 
 
-class Budget(BaseModel):
+class Budget(SpacePart):
     """Limits on what the search may spend."""
 
-    model_config = STRICT
-
-    trials: int = Field(40, ge=1, le=MOST_COUNTED, description="configurations to try, repeats not counted")
-    samples_per_trial: int = Field(
+    trials: _Count = Field(40, description="configurations to try, repeats not counted")
+    samples_per_trial: _Samples = Field(
         20000,
-        ge=1,
-        le=LARGEST_INT,
         description="training samples, or the space's other unit of work, of a trial that is not stopped "
         "early",
     )
@@ -238,18 +211,15 @@ class Budget(BaseModel):
         description="samples_per_trial is the maximum: the baseline ends as soon as its quality is clearly "
         "above chance, and every other trial gets as many samples as it had then",
     )
-    evaluations_per_trial: int = Field(
-        4, ge=1, le=MOST_COUNTED, description="evaluations of quality, spread evenly over the samples"
+    evaluations_per_trial: _Count = Field(
+        4, description="evaluations of quality, spread evenly over the samples"
     )
-    finalists: int = Field(
-        3, ge=1, le=MOST_COUNTED, description="most trials to confirm against the baseline"
-    )
+    finalists: _Count = Field(3, description="most trials to confirm against the baseline")
     repeats: int = Field(
         6,
         ge=0,
         le=MOST_COUNTED,
         description="most seeds of the winner and of the baseline, 3 or more; 0: confirm nothing",
-        json_schema_extra={"not": {"enum": list(range(1, _FEWEST_REPEATS))}},
     )
     time: float | None = Field(
         None,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from autotune.core.measurement import Metric
 from autotune.core.settings import (
@@ -22,13 +22,13 @@ from autotune.core.settings import (
     settings_key,
 )
 from autotune.space.knobs import (
-    STRICT,
     Distribution,
     Drawn,
     KeptBatch,
     Knob,
     PlannedLength,
     ScaledLearningRate,
+    SpacePart,
     as_number,
     read_knob,
 )
@@ -37,10 +37,8 @@ from autotune.space.sections import Budget, Limits, Objective, Training
 from autotune.workloads import registry
 
 
-class Space(BaseModel):
+class Space(SpacePart):
     """A search space: the baseline run today, the knobs to try, the objective and the budget."""
-
-    model_config = STRICT
 
     workload: str | dict[str, Any] = Field(
         description="what is trained: r2gen, a function as package.module:function, or a mapping with a kind"

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -95,30 +96,20 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[
     Facts unknown `then` are not compared, nor the settings in `places`, which are paths: files may move.
     """
     moved = {f"baseline.{place}" for place in places}
-    return [
-        *(
-            _describe(label, then[key], now[key])
-            for key, label in _DECISIVE.items()
-            if then.get(key) and then[key] != now[key]
-        ),
-        *(text for name, text in _space_changes(then, now) if name not in _FREE and name not in moved),
-    ]
+    differ = {key: label for key, label in _DECISIVE.items() if then.get(key) and then[key] != now[key]}
+    facts = [_describe(label, then[key], now[key]) for key, label in differ.items()]
+    return [*facts, *(text for name, text in _space_changes(then, now) if name not in {*_FREE, *moved})]
 
 
 def _space_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the name and a description of every difference between the two search spaces."""
-    before, after = _flat(_with_defaults(then.get("space", {}))), _flat(now["space"])
+    earlier = then.get("space", {})
+    with suppress(InputError):  # gives it the defaults of keys that did not exist when it was written
+        earlier = spaces.to_values(spaces.from_values(earlier, "provenance"))
+    before, after = _flat(earlier), _flat(now["space"])
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, _describe(f"{name} of space.yaml", before.get(name), after.get(name))
-
-
-def _with_defaults(space: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a search space, with the defaults of keys that did not exist when it was written."""
-    try:
-        return spaces.to_values(spaces.from_values(space, "provenance"))
-    except InputError:
-        return space
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
