@@ -14,6 +14,7 @@ from autotune.core.settings import COMMON, KnownSetting, Result
 from autotune.space import schema
 from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
+from r2gen.config import Config
 from r2gen.findings import PHRASES
 
 _MARK = re.compile(r"^<!-- made from the code: (.+) -->$", re.MULTILINE)
@@ -57,7 +58,10 @@ def trainer_commands() -> str:
 def table(name: str) -> str:
     """The fields of one of the schema's objects; of the whole search space under the name "space"."""
     whole = schema.build()
-    found = whole if name == "space" else whole["$defs"][name]
+    return _table(whole if name == "space" else whole["$defs"][name])
+
+
+def _table(found: Mapping[str, Any]) -> str:
     heading = "| key | what it may be | default | what it is |\n| --- | --- | --- | --- |"
     rows = (_row(key, field, key in found.get("required", ())) for key, field in found["properties"].items())
     return "\n".join([heading, *rows])
@@ -189,7 +193,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     "known settings of r2gen": lambda: known_settings("r2gen"),
     "known settings of lightning": lambda: known_settings("lightning"),
     "known settings of transformers": lambda: known_settings("transformers"),
-    "settings of r2gen": lambda: table("Settings"),
+    "settings of r2gen": lambda: _table(Config.model_json_schema() | {"required": ()}),
     "clinical findings": findings,
     "modules of r2gen": trainer_modules,
 }

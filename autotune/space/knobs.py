@@ -25,6 +25,12 @@ _LARGEST = 1e30  # representable by the sampler
 _LARGEST_SHARE = 16.0  # of the baseline's length
 
 
+def as_number(value: Any) -> Any:
+    """Converts a float written as 1e-4, which YAML 1.1 reads as text."""
+    is_number = isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
+    return float(value) if is_number else value
+
+
 class SpacePart(BaseModel):
     """A frozen part of a search space, without unknown keys."""
 
@@ -43,7 +49,7 @@ class Distribution(SpacePart):
 
     model_config = ConfigDict(json_schema_extra=_one_of_the_fields)
 
-    choice: tuple[Setting, ...] | None = Field(
+    choice: tuple[Annotated[Setting, BeforeValidator(as_number)], ...] | None = Field(
         None, min_length=1, description="one of these values; the baseline's own is added if it is missing"
     )
     uniform: tuple[float, float] | None = Field(
@@ -59,11 +65,6 @@ class Distribution(SpacePart):
     moves: tuple[Literal["speed", "memory", "quality"], ...] | None = Field(
         None, description="what the setting changes, if not everything: speed, memory, quality"
     )
-
-    @field_validator("choice", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        return [as_number(v) for v in value] if isinstance(value, list | tuple) else value
 
     @model_validator(mode="after")
     def _one_and_ordered(self) -> Self:
@@ -284,12 +285,6 @@ def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
             return []
         model = inner
     return list(model.model_fields)
-
-
-def as_number(value: Any) -> Any:
-    """Converts a float written as 1e-4, which YAML 1.1 reads as text."""
-    is_number = isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value)
-    return float(value) if is_number else value
 
 
 def _number(value: Setting) -> int | float:

@@ -3,8 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
-from pydantic.config import JsonDict
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from autotune.core import units
 from autotune.core.errors import InputError
@@ -188,13 +187,21 @@ class Training(SpacePart):
 
 
 _FEWEST_REPEATS = 3
-_DURATION: JsonDict = {
-    "anyOf": [
-        {"type": "number", "exclusiveMinimum": 0},
-        {"type": "string", "pattern": units.DURATION_PATTERN},
-        {"type": "null"},
-    ]
-}
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return None if value is None else units.seconds(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+_TEXT = {"type": "string", "pattern": units.DURATION_PATTERN}
+_Seconds = Annotated[
+    float | None,
+    BeforeValidator(_seconds),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _TEXT, {"type": "null"}]}),
+]
 
 
 class Budget(SpacePart):
@@ -221,16 +228,13 @@ class Budget(SpacePart):
         le=MOST_COUNTED,
         description="most seeds of the winner and of the baseline, 3 or more; 0: confirm nothing",
     )
-    time: float | None = Field(
-        None,
-        description="time limit of the search: seconds, or a duration such as 90m or 2h; none: no limit",
-        json_schema_extra=_DURATION,
+    time: _Seconds = Field(
+        None, description="time limit of the search: seconds, or a duration such as 90m or 2h; none: no limit"
     )
-    worth: float | None = Field(
+    worth: _Seconds = Field(
         None,
         description="time that the trainings to come would take as they are, as for time: the search ends "
         "once another trial would probably cost more than it saves of that; none: it goes on",
-        json_schema_extra=_DURATION,
     )
 
     @field_validator("repeats")
@@ -239,11 +243,3 @@ class Budget(SpacePart):
         if 0 < value < _FEWEST_REPEATS:
             raise ValueError(f"0, or at least {_FEWEST_REPEATS}, for an interval, got {value}")
         return value
-
-    @field_validator("time", "worth", mode="before")
-    @classmethod
-    def _duration(cls, value: Any) -> float | None:
-        try:
-            return None if value is None else units.seconds(value)
-        except InputError as error:
-            raise ValueError(str(error)) from None

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from autotune.core.measurement import Metric
 from autotune.core.settings import (
@@ -47,7 +47,7 @@ class Space(SpacePart):
         {},
         description="your settings by their role for the tuner, such as {micro_batch_size: data.batch_size}",
     )
-    values: dict[str, dict[str, Any]] = Field(
+    values: dict[str, dict[Annotated[str, BeforeValidator(text_of)], Any]] = Field(
         {}, description="your words for the tuner's values, such as {precision: {fp16: 16-mixed}}"
     )
     baseline: dict[str, Setting] = Field(
@@ -81,17 +81,6 @@ class Space(SpacePart):
         description="the unit of work: the figure of a record that says how much was trained so far, "
         "such as tokens",
     )
-
-    @field_validator("values", mode="before")
-    @classmethod
-    def _by_text(cls, value: Any) -> Any:
-        """Converts keys to text: a YAML key may be a number or a boolean."""
-        if not isinstance(value, dict):
-            return value
-        return {
-            name: {text_of(k): v for k, v in words.items()} if isinstance(words, dict) else words
-            for name, words in value.items()
-        }
 
     @field_validator("baseline", mode="before")
     @classmethod
