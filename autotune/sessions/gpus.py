@@ -7,10 +7,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,11 @@ from autotune.system.node_kinds import Cluster
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 
-_CHECK = Path(__file__).with_name("torch_check.py")
 _TIMEOUT_S = 120.0
 _LOCALLY = "https://pytorch.org/get-started/locally has the command"
 # The last build for GPUs before compute capability 7.5.
 _OLDER_BUILD = "--force-reinstall 'torch<2.15' --index-url https://download.pytorch.org/whl/cu126"
 _NO_KERNELS = "no kernel image"  # CUDA's error for a GPU that the torch build does not support
-_PLAIN = "fp32"  # a device that cannot compute in fp32 computes in nothing else
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ class Look:
 
     torch: Torch | Fault
     verdicts: tuple[DeviceVerdict, ...] = ()
-    named: bool = False  # devices were named by UUID, because CUDA would not show all of them by default
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -94,9 +92,9 @@ class Look:
         for one in self.verdicts:
             if one.fault:
                 labels.setdefault(one.fault, []).append(one.label)
-        verbs = {fault: "are" if len(named) > 1 else "is" for fault, named in labels.items()}
         return tuple(
-            f"{', '.join(named)} {verbs[fault]} left out: {fault}" for fault, named in labels.items()
+            f"{', '.join(named)} {'are' if len(named) > 1 else 'is'} left out: {fault}"
+            for fault, named in labels.items()
         )
 
 
@@ -128,9 +126,17 @@ def usable(asked: float | None) -> Usable:
     if look is None or not count:
         return Usable(here, machine(here, look), count, _of_amd() if asked is None else ())
     devices.number_by_bus(os.environ)
-    if look.named or len(look.gpus) < len(look.verdicts):
+    # By default, CUDA shows one MIG slice at most, and no device if one is lost.
+    is_named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
+    if is_named or len(look.gpus) < len(look.verdicts):
         devices.restrict_to(os.environ, look.gpus)
-    return Usable(here, machine(here, look), count, (*look.notes, *_of_unlike(look.gpus)), is_checked=True)
+    notes = look.notes
+    kinds = list(dict.fromkeys(gpu.name for gpu in look.gpus))
+    if len(kinds) > 1:
+        unlike = f"{' and '.join(kinds)}: figures of one are not compared with those of another"
+        one_kind = f"to search on one kind, name its GPUs in {devices.VISIBLE}"
+        notes += (f"{unlike}, and trials have the memory of the smallest; {one_kind}",)
+    return Usable(here, machine(here, look), count, notes, is_checked=True)
 
 
 def _without_crowded(look: Look, needed: int) -> Look:
@@ -138,26 +144,16 @@ def _without_crowded(look: Look, needed: int) -> Look:
 
     Every trial is limited to what the fullest GPU has free. At least `needed` GPUs stay.
     """
-    freest_bytes = max((gpu.free_bytes for gpu in look.gpus), default=0)
-    rest = replace(look, verdicts=tuple(_judged_by_room(one, freest_bytes) for one in look.verdicts))
+    freest_bytes, verdicts = max((gpu.free_bytes for gpu in look.gpus), default=0), []
+    for one in look.verdicts:
+        fault, gpu = one.fault, one.gpu
+        if gpu and not fault and 2 * gpu.free_bytes < min(gpu.memory_bytes, freest_bytes):
+            used, whole = map(units.format_bytes, (gpu.used_bytes, gpu.memory_bytes))
+            remedy = f"to search on it too, name the GPUs in {devices.VISIBLE}"
+            fault = Fault(f"others use {used} of its {whole}", remedy)
+        verdicts.append(replace(one, fault=fault))
+    rest = replace(look, verdicts=tuple(verdicts))
     return rest if len(rest.gpus) >= needed else look
-
-
-def _judged_by_room(one: DeviceVerdict, freest_bytes: int) -> DeviceVerdict:
-    if one.fault or not one.gpu or 2 * one.gpu.free_bytes >= min(one.gpu.memory_bytes, freest_bytes):
-        return one
-    used, whole = map(units.format_bytes, (one.gpu.used_bytes, one.gpu.memory_bytes))
-    what = f"others use {used} of its {whole}"
-    return replace(one, fault=Fault(what, f"to search on it too, name the GPUs in {devices.VISIBLE}"))
-
-
-def _of_unlike(gpus: Sequence[Gpu]) -> Iterator[str]:
-    kinds = list(dict.fromkeys(gpu.name for gpu in gpus))
-    if len(kinds) > 1:
-        yield (
-            f"{' and '.join(kinds)}: figures of one are not compared with those of another, and trials have "
-            f"the memory of the smallest; to search on one kind, name its GPUs in {devices.VISIBLE}"
-        )
 
 
 def _of_amd() -> tuple[str, ...]:
@@ -213,32 +209,23 @@ def machine(found: Hardware, look: Look | None) -> Machine:
 
 
 def look_at(found: Hardware, python: str = sys.executable) -> Look:
-    """Checks the devices of `found` with the torch of `python`.
-
-    One process checks them all. If CUDA would not show all by default, because one is lost or is a MIG slice,
-    each device is checked in a process of its own that sees it by UUID.
-    """
+    """Checks every device of `found` with the torch of `python`, in a process that sees only this device."""
     there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
-    known = [device for device in there if device.uuid]
-    named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
-    groups = [[device] for device in known] if known and named else [known]
-    names = [{devices.VISIBLE: group[0].uuid or ""} if group and named else {} for group in groups]
+    if any(device.refused == devices.HUNG for device in there):
+        return Look(_HUNG, tuple(judge(device, _HUNG) for device in there))
+    uuids = [device.uuid for device in there if device.uuid]
+    seen_by = [{devices.VISIBLE: uuid} for uuid in uuids] or [{}]
     with ThreadPoolExecutor() as pool:
-        is_hung = any(one.refused == devices.HUNG for one in found.refused)
-        answers = [_HUNG] if is_hung else list(pool.map(lambda name: ask(name, python), names))
+        answers = list(pool.map(partial(ask, python=python), seen_by))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
-    pairs = zip(groups, answers, strict=True)
-    asked = [judge(*one, told) for group, told in pairs for one in pair_by_uuid(group, told)]
-    others = [judge(device, None, torch) for device in there if not device.uuid]
-    return Look(torch, (*asked, *others, *([] if there else _hidden(torch))), named)
-
-
-def _hidden(torch: Torch | Fault) -> Iterator[DeviceVerdict]:
-    if isinstance(torch, Torch) and torch.devices:
+    by_uuid = dict(zip(uuids, answers, strict=False))
+    verdicts = [judge(device, by_uuid[device.uuid] if device.uuid else torch) for device in there]
+    if not there and isinstance(torch, Torch) and torch.devices:
         seen = len(torch.devices)
         what = f"torch {torch.build} sees {seen} GPUs, but NVML cannot be read: {nvml.error()}"
         remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-        yield DeviceVerdict("CUDA", fault=Fault(what, remedy))
+        verdicts = [DeviceVerdict("CUDA", fault=Fault(what, remedy))]
+    return Look(torch, tuple(verdicts))
 
 
 def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch | Fault:
@@ -246,9 +233,10 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     safe = {"PYTHONSAFEPATH": "1"}  # a json.py in the working directory must not be imported
     whole = {**os.environ, **environment, **safe}
     devices.number_by_bus(whole)
+    script = Path(__file__).with_name("torch_check.py").read_text(encoding="utf-8")
     done = None
     with suppress(OSError):
-        done = devices.run_abandoning([python, "-"], _TIMEOUT_S, _CHECK.read_text(encoding="utf-8"), whole)
+        done = devices.run_abandoning([python, "-"], _TIMEOUT_S, script, whole)
     if done is None:
         remedy = "see what keeps the disk or the GPU busy"
         return Fault(f"`import torch` has not ended within {_TIMEOUT_S:.0f} s", remedy)
@@ -258,26 +246,25 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
     return Torch(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def pair_by_uuid(
-    known: Sequence[Device], told: Torch | Fault
-) -> list[tuple[Device, Mapping[str, Any] | None]]:
-    """Pairs devices with torch's facts by UUID; by order if no UUID matches."""
-    seen = [] if isinstance(told, Fault) else told.devices
-    by_uuid: dict[str | None, Mapping[str, Any]] = {f"GPU-{one['uuid']}": one for one in seen}
-    if not any(device.uuid in by_uuid for device in known):
-        by_uuid = dict(zip((device.uuid for device in known), seen, strict=False))
-    return [(device, by_uuid.get(device.uuid)) for device in known]
+def judge(device: Device, told: Torch | Fault) -> DeviceVerdict:
+    """Returns the verdict on a device, from what torch told in a process that sees only this device.
 
-
-def judge(device: Device, seen: Mapping[str, Any] | None, told: Torch | Fault) -> DeviceVerdict:
-    """Returns the verdict on a device, from torch's facts about the device and about torch."""
-    if seen is None or isinstance(told, Fault):
+    Without a UUID it could not be asked about this device.
+    """
+    if not device.uuid or isinstance(told, Fault) or not told.devices:
         return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
-    name, size, capability = seen["name"], seen["memory_bytes"], tuple(seen["compute_capability"])
+    seen = told.devices[0]
+    capability = tuple(seen["compute_capability"])
     # Made of torch's facts if NVML lacks some.
-    gpu = device.gpu or Gpu(name, size, capability, device.uuid or "", label=device.label)
-    why = seen["fails"].get(_PLAIN)
-    return DeviceVerdict(device.label, gpu, _failing(gpu, told, why) if why else None, seen["fails"], seen)
+    gpu = device.gpu or Gpu(seen["name"], seen["memory_bytes"], capability, device.uuid, label=device.label)
+    fault = None
+    if why := seen["fails"].get("fp32"):  # in which every device computes, if it computes at all
+        remedy = "see nvidia-smi, and what else uses it"
+        if _NO_KERNELS in why:
+            build = f"install a build for compute capability {'.'.join(map(str, gpu.compute_capability))}"
+            remedy = f"{build}: {_LOCALLY}; for one below 7.5: {pip_install(_OLDER_BUILD)}"
+        fault = Fault(f"torch {told.build} cannot compute on it: {why}", remedy)
+    return DeviceVerdict(device.label, gpu, fault, seen["fails"], seen)
 
 
 def _unseen(device: Device, torch: Torch | Fault) -> Fault:
@@ -290,12 +277,3 @@ def _unseen(device: Device, torch: Torch | Fault) -> Fault:
     newer = f"nvidia-smi must show CUDA {torch.cuda} or newer: update the driver, or downgrade torch"
     remedy = newer if torch.cuda else f"install torch's CUDA build: {_LOCALLY}"
     return Fault(f"torch {torch.build} does not see it{why}", remedy)
-
-
-def _failing(gpu: Gpu, torch: Torch, why: str) -> Fault:
-    what = f"torch {torch.build} cannot compute on it: {why}"
-    if _NO_KERNELS not in why:
-        return Fault(what, "see nvidia-smi, and what else uses it")
-    capability = ".".join(map(str, gpu.compute_capability))
-    older = f"for one below 7.5: {pip_install(_OLDER_BUILD)}"
-    return Fault(what, f"install a build for compute capability {capability}: {_LOCALLY}; {older}")

@@ -28,10 +28,13 @@ def facts() -> dict[str, Any]:
     for index in range(0 if fault else torch.cuda.device_count()):
         with suppress(RuntimeError):  # torch does not see this one
             devices.append(_device(index))
+    cudnn = None
+    with suppress(RuntimeError):  # it does not support all GPUs, even if some can compute
+        cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": _cudnn_version(),
+        "cudnn": cudnn,
         "kernels": torch.cuda.get_arch_list(),
         "fault": fault,
         "devices": devices,
@@ -39,51 +42,32 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _cudnn_version() -> int | None:
-    """Returns cuDNN's version; None if it does not support all GPUs, even if some can compute."""
-    with suppress(RuntimeError):
-        return torch.backends.cudnn.version()  # type: ignore[no-untyped-call, no-any-return]
-    return None
-
-
 def _device(index: int) -> dict[str, Any]:
     """Returns torch's properties of a device, with the reason for each precision that fails."""
     properties = torch.cuda.get_device_properties(index)
+    tried = {name: _why_not(partial(_compute, name, f"cuda:{index}")) for name in (*_DTYPES, "fp8")}
     return {
-        "uuid": str(getattr(properties, "uuid", "")),
         "name": properties.name,
         "memory_bytes": properties.total_memory,
         "compute_capability": [properties.major, properties.minor],
-        "fails": failures(f"cuda:{index}"),
+        "fails": {name: why for name, why in tried.items() if why is not None},
     }
 
 
-def failures(device: str) -> dict[str, str]:
-    """Returns the reason for each precision in which a device fails to convolve or multiply."""
-    tried = {name: _why_not(partial(_compute, name, device)) for name in (*_DTYPES, "fp8")}
-    return {name: why for name, why in tried.items() if why is not None}
-
-
 def _compute(precision: str, device: str) -> None:
-    """Computes sums of ones, which are exact in every format; raises if that fails or a sum is wrong."""
+    """Convolves and multiplies ones, exact in every format; raises if that fails or a sum is wrong."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    sums = _scaled_product(device) if precision == "fp8" else _products(_DTYPES[precision], device)
-    if set(sums) != {float(_SIZE)}:
-        raise ArithmeticError(f"its result is wrong: {set(sums)} for {_SIZE}")
-
-
-def _products(dtype: torch.dtype, device: str) -> list[float]:
-    images = torch.ones(1, _SIZE, _SIZE, _SIZE, device=device, dtype=dtype)
-    filters = torch.ones(_SIZE, _SIZE, 1, 1, device=device, dtype=dtype)
-    convolved, multiplied = functional.conv2d(images, filters), images[0, 0] @ images[0, 0]
-    return [*convolved.flatten().tolist(), *multiplied.flatten().tolist()]
-
-
-def _scaled_product(device: str) -> list[float]:
-    rows = torch.ones(_SIZE, _SIZE, device=device).to(torch.float8_e4m3fn)
-    scale = torch.ones((), device=device)
-    multiplied = torch._scaled_mm(rows, rows.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
-    return list(multiplied.flatten().tolist())
+    if precision == "fp8":
+        rows = torch.ones(_SIZE, _SIZE, device=device).to(torch.float8_e4m3fn)
+        scale = torch.ones((), device=device)
+        results = [torch._scaled_mm(rows, rows.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)]
+    else:
+        images = torch.ones(1, _SIZE, _SIZE, _SIZE, device=device, dtype=_DTYPES[precision])
+        filters = torch.ones(_SIZE, _SIZE, 1, 1, device=device, dtype=_DTYPES[precision])
+        results = [functional.conv2d(images, filters), images[0, 0] @ images[0, 0]]
+    sums = {number for result in results for number in result.flatten().tolist()}
+    if sums != {float(_SIZE)}:
+        raise ArithmeticError(f"its result is wrong: {sums} for {_SIZE}")
 
 
 def _why_not(ask: Callable[[], object]) -> str | None:

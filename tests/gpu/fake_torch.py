@@ -30,7 +30,7 @@ class FakeTorch:
 def torch_of(environment: Mapping[str, str], fails: Mapping[str, str] | None = None, **changed: Any) -> Torch:
     """Returns what `torch_check` would print in this environment; without `fake_gpus` there are no GPUs."""
     seen = [
-        {**gpu, "uuid": gpu["uuid"].partition("-")[2], "fails": fails or _failed(gpu)}
+        {**gpu, "fails": fails or _failed(gpu)}
         for gpu in (sitecustomize.shown(environment) if "FAKE_TORCH" in environment else ())
     ]
     return Torch(**{"version": "2.13.0", "cuda": "13.0", "kernels": _KERNELS, "devices": seen} | changed)
