@@ -20,27 +20,29 @@ from autotune.core import secrecy, units
 from autotune.core.errors import printable
 from autotune.sessions import faults
 
-_NAME = "autotune"  # however it was called: the shell completes it by that
 _LONGEST_LINE = 2000
 
 
 def main(
-    arguments: Sequence[str] | None = None, load: Callable[[], Typer] | None = None, name: str = _NAME
+    arguments: Sequence[str] | None = None, load: Callable[[], Typer] | None = None, name: str = "autotune"
 ) -> int:
     """Runs the command line called `name` and returns its exit code. An unexpected error keeps its traceback.
 
     `load` returns the commands, by default the tuner's.
     """
     if arguments is None:
-        _say_in_any_encoding()
-    return _flushed(_run(arguments, load or _commands, name))
-
-
-def _say_in_any_encoding() -> None:
-    """Prints `?` for characters that the terminal's encoding lacks, instead of raising an error."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # `?` for characters that the terminal's encoding lacks
+    code = _run(arguments, load or _commands, name)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Otherwise Python tries again at exit, complains, and changes the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code != faults.EXIT_BAD_INPUT:  # otherwise the error has been reported
+            return _say(f"standard output: cannot be written: {error.strerror}", faults.EXIT_BAD_INPUT)
+    return code
 
 
 def _commands() -> Typer:
@@ -54,29 +56,13 @@ def _run(arguments: Sequence[str] | None, load: Callable[[], Typer], name: str) 
         return int(load()(args=arguments, prog_name=name, standalone_mode=False) or 0)
     except (Exception, KeyboardInterrupt) as error:
         if hasattr(error, "format_message"):  # a usage error of typer's, whose class is not public
-            return _say(f"{error.format_message()}{_given(error)}", faults.EXIT_BAD_INPUT)
+            cause, got = error.__cause__, ""
+            if isinstance(cause, ValidationError):
+                got = f", got {units.quote(cause.errors()[0]['input'])}"
+            return _say(f"{error.format_message()}{got}", faults.EXIT_BAD_INPUT)
         if (known := faults.deliberate(error)) is None:
             raise
         return _say(known, faults.exit_code(known))
-
-
-def _given(error: BaseException) -> str:
-    """Returns the rejected value as text; empty if the error has none."""
-    if isinstance(error.__cause__, ValidationError):
-        return f", got {units.quote(error.__cause__.errors()[0]['input'])}"
-    return ""
-
-
-def _flushed(code: int) -> int:
-    """Flushes standard output and returns the exit code, which changes if the output cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        # Otherwise Python tries again at exit, complains, and changes the exit code.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if code != faults.EXIT_BAD_INPUT:  # otherwise the error has been reported
-            return _say(f"standard output: cannot be written: {error.strerror}", faults.EXIT_BAD_INPUT)
-    return code
 
 
 def _say(message: object, code: int) -> int:

@@ -64,7 +64,12 @@ def open_session(path: str | Path) -> Session:
 
 def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent | None) -> Session:
     """Runs a command in a child process that ends with this one; returns the session."""
-    call = _call({"parent": os.getpid(), command: {**options, "as_json": True}})
+    try:
+        call = CALL.validate_python({"parent": os.getpid(), command: {**options, "as_json": True}})
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        raise InputError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
+    event: dict[str, Any] = {}
     # In a process session of its own, so that an interrupt reaches it once, passed on by this process.
     with subprocess.Popen(
         [sys.executable, "-m", "autotune.sessions"],
@@ -73,46 +78,24 @@ def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent
         start_new_session=True,
     ) as process:
         try:
-            last = _hear(process, call, on_event)
+            with cast("IO[bytes]", process.stdin) as stdin:
+                stdin.write(CALL.dump_json(call) + b"\n")
+            for line in cast("IO[bytes]", process.stdout):
+                event = json.loads(line)
+                if on_event is not None:
+                    on_event(event)
+            process.wait()
         except BaseException:
             _interrupt(process)
             raise
-    if last.get("event") == "error":
-        raise _failure(last["kind"], last["text"])
-    if last.get("event") != "result":
+    if event.get("event") == "error":
+        if event["kind"] == KeyboardInterrupt.__name__:
+            raise KeyboardInterrupt(event["text"])
+        raise getattr(errors, event["kind"], AutotuneError)(event["text"])
+    if event.get("event") != "result":
         code = process.returncode
         raise SearchAborted(f"the search ended with exit code {code}; continue with: {resume_command(root)}")
     return Session(root)
-
-
-def _call(values: Mapping[str, Any]) -> bytes:
-    """Returns the request as a line of JSON; raises InputError for options of the wrong type."""
-    try:
-        return CALL.dump_json(CALL.validate_python(values))
-    except ValidationError as error:
-        (first, *_) = error.errors()
-        raise InputError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
-
-
-def _hear(process: "subprocess.Popen[bytes]", call: bytes, on_event: OnEvent | None) -> dict[str, Any]:
-    """Sends the request, and passes all events on; returns the last one."""
-    event: dict[str, Any] = {}
-    with cast("IO[bytes]", process.stdin) as stdin:
-        stdin.write(call + b"\n")
-    for line in cast("IO[bytes]", process.stdout):
-        event = json.loads(line)
-        if on_event is not None:
-            on_event(event)
-    process.wait()
-    return event
-
-
-def _failure(kind: str, text: str) -> BaseException:
-    """Returns an error with `text`, of the class called `kind`."""
-    if kind == KeyboardInterrupt.__name__:
-        return KeyboardInterrupt(text)
-    error: AutotuneError = getattr(errors, kind, AutotuneError)(text)
-    return error
 
 
 def _interrupt(process: "subprocess.Popen[bytes]") -> None:

@@ -42,11 +42,21 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     settings = f"{view.knobs(trial.config)}. {view.compare_with_baseline(trial, history)}"
     if own is not None:
         file = output or Path(f"best{own.suffix}")
-        return Export(file, settings, _patch(best, own, file))
+        try:
+            done = patch.patch(Document.read(own), best)
+        except InputError as error:
+            raise InputError(f"--patch {own}: {error}") from None
+        files.write(file, done.text)
+        notes = [f"replaced: {line}" for line in done.replaced]
+        return Export(file, settings, [*notes, *(f"not in {file}: {line}" for line in done.left_out)])
     file = output or Path(workload.own_file.name if name is None else f"best.{form.suffix}")
     written = form.render(best)
     files.write(file, written.text)
-    return Export(file, settings, _unsaid(written, best, file), _reads(best, form, file))
+    usage = f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
+    if form.is_own:
+        train = workload.own_file.trains_with(file)
+        usage = None if train is None else f"Train with: {train}"
+    return Export(file, settings, _unsaid(written, best, file), usage)
 
 
 def find_trial(shown: Snapshot, number: int | None) -> Trial:
@@ -72,29 +82,9 @@ def find_trial(shown: Snapshot, number: int | None) -> Trial:
     return named[0]
 
 
-def _patch(best: Winner, own: Path, file: Path) -> list[str]:
-    """Writes a patched copy of `own` to `file`; returns lines that describe the changes."""
-    try:
-        done = patch.patch(Document.read(own), best)
-    except InputError as error:
-        raise InputError(f"--patch {own}: {error}") from None
-    files.write(file, done.text)
-    return [f"replaced: {line}" for line in done.replaced] + [
-        f"not in {file}: {line}" for line in done.left_out
-    ]
-
-
 def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
     """Returns a line for each searched setting that a file lacks, and one with the number of others."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
     rest = len(written.unsaid) - len(lines)
     others = [f"{words.plural(rest, 'setting')} not searched, listed in {file}"] if rest else []
     return [f"not in {file}: {line}" for line in [*lines, *others]]
-
-
-def _reads(best: Winner, form: formats.Format, file: Path) -> str | None:
-    """Returns a line on how to train with `file`, or read it; None if unknown."""
-    if form.is_own:
-        train = best.workload.own_file.trains_with(file)
-        return None if train is None else f"Train with: {train}"
-    return f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None

@@ -18,22 +18,16 @@ def deliberate(error: BaseException) -> BaseException | None:
         return KeyboardInterrupt(str(error) or "interrupted")
     if isinstance(error, AutotuneError):
         return error
-    if fault := _path_fault(error):
-        return InputError(fault)
+    if isinstance(error, OSError) and error.errno in _UNUSABLE:
+        return InputError(f"{error.strerror}: {error.filename2 or error.filename}")
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's own
+        return InputError(str(error))
     if damage := failures.study_damage(error):
         hint = "to rebuild what can be read: python -m autotune recover SESSION"
         return InputError(f"{damage}; {hint}")
     if fault := disk_fault(error):
         return InputError(f"{fault}; nothing is lost. Fix that, and run the command again")
     return None
-
-
-def _path_fault(error: BaseException) -> str | None:
-    """Returns the reason why a path is unusable; None if the error is about something else."""
-    if isinstance(error, OSError) and error.errno in _UNUSABLE:
-        return f"{error.strerror}: {error.filename2 or error.filename}"
-    is_loop = isinstance(error, RuntimeError) and str(error).startswith("Symlink loop")  # pathlib's own
-    return str(error) if is_loop else None
 
 
 def disk_fault(error: BaseException) -> str | None:

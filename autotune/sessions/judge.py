@@ -57,7 +57,6 @@ class _Ended:
     run: TrainingRun
 
 
-_QUESTION, _ENDED = TypeAdapter(_Question), TypeAdapter(_Ended)
 _LINE: TypeAdapter[_Question | _Ended] = TypeAdapter(_Question | _Ended)
 
 
@@ -119,11 +118,10 @@ class _Comparison:
             raise InputError(f"{self._file}: must be a regular file; name a new --session")
         lines = list(lines_of(self._file))
         if not lines:
-            self._write(_QUESTION.dump_python(self._question))
+            self._write(self._question)
             return
         try:
-            before = _QUESTION.validate_python(lines[0])
-            known = [_LINE.validate_python(line) for line in lines[1:]]
+            before, *known = [_LINE.validate_python(line) for line in lines]
         except ValidationError:
             raise InputError(f"{self._file}: is damaged; name a new --session") from None
         if before != self._question:
@@ -133,15 +131,18 @@ class _Comparison:
         self._question = next((one for one in reversed(known) if isinstance(one, _Question)), self._question)
         self._ended = [one for one in known if isinstance(one, _Ended)]
 
-    def _write(self, value: Any) -> None:
+    def _write(self, line: _Question | _Ended) -> None:
         with open_lines(self._file) as file:
-            file.write(json.dumps(value) + "\n")
+            file.write(json.dumps(_LINE.dump_python(line)) + "\n")
 
     def run(self) -> PairedVerdict:
         """Trains pair after pair until the verdict is clear, all pairs have run, or the time is up."""
         for side, line in zip(SIDES, self._question.commands, strict=True):
             probing.say(f"{side}: {line}")
-        self._look_for_a_score()
+        if self._question.score is None and not self._asked.score and self._left_s() > 0:
+            probing.say("Looking for the score ...")  # before the first training, which may be long
+            if candidates := scores.scores(command.run_to_score(self._probers[SIDES[0]])):
+                self._choose(candidates)
         for pair in range(self._asked.pairs):
             if (verdict := self._verdict()).confirmed is not None:
                 return verdict
@@ -152,14 +153,6 @@ class _Comparison:
                 if not has_ended and not (has_time and self._train(side, pair)):
                     return replace(verdict, why_not=f"out of time: {verdict.why_not}")
         return self._verdict()
-
-    def _look_for_a_score(self) -> None:
-        """Chooses the score, unless the user has named it, before the first training, which may be long."""
-        if self._question.score is None and not self._asked.score and self._left_s() > 0:
-            prober = self._probers[SIDES[0]]
-            probing.say("Looking for the score ...")
-            if candidates := scores.scores(command.run_to_score(prober)):
-                self._choose(candidates)
 
     def _left_s(self) -> float:
         return self._time_s - (time.monotonic() - self._begun_s)
@@ -186,7 +179,7 @@ class _Comparison:
             )
         ended = _Ended(side, pair, TrainingRun(seen.seconds, told))
         self._ended.append(ended)
-        self._write(_ENDED.dump_python(ended))
+        self._write(ended)
         probing.say(f"  {units.format_seconds(seen.seconds)}, {score.name} {ended.run.final:.5g}")
         return True
 
@@ -194,7 +187,7 @@ class _Comparison:
         wishes = command.Wishes(self._asked.score or "", probing.direction(self._asked))
         score, minimize = command.chosen_score(candidates, wishes, probing.chooser(self._asked))
         self._question = replace(self._question, score=replace(score, values=()), minimize=minimize)
-        self._write(_QUESTION.dump_python(self._question))
+        self._write(self._question)
         return score
 
     @property
@@ -258,11 +251,10 @@ class _Comparison:
 
 def _digests(lines: Sequence[Sequence[str]]) -> dict[str, str]:
     """Returns the digests of the scripts and small files that the command lines name."""
-    files = {one for line in lines for one in line if _is_small_file(Path(one))}
-    return {one: hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in sorted(files)}
-
-
-def _is_small_file(path: Path) -> bool:
-    with suppress(OSError):  # an argument longer than a name may be
-        return path.is_file() and path.stat().st_size <= _SCRIPT_BYTES
-    return False
+    digests = {}
+    for one in sorted({one for line in lines for one in line}):
+        path = Path(one)
+        with suppress(OSError):  # an argument may be longer than a file's name can be
+            if path.is_file() and path.stat().st_size <= _SCRIPT_BYTES:
+                digests[one] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digests

@@ -1,6 +1,6 @@
 """Parses and checks values of command-line options."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +12,6 @@ from autotune.space.knobs import explain_error
 from autotune.space.sections import PROMISES, Budget, Limits, Objective
 from autotune.system.telemetry import Hardware
 
-_AUTO = "auto"
 _T = TypeVar("_T")
 _SECTIONS: dict[str, type[BaseModel]] = {"budget": Budget, "objective": Objective, "limits": Limits}
 
@@ -42,13 +41,13 @@ def _parsed(option: str, text: str | None, parse: Callable[[str], _T]) -> _T | N
 
 def samples(given: str | None) -> dict[str, Any]:
     """Returns the budget values of --samples: a number, or `auto`."""
-    if given == _AUTO:
+    if given == "auto":
         return {"until_learnt": True}
     if given is None:
         return {}
     count = units.parse_whole(given)
     if count is None or not 1 <= count <= LARGEST_INT:
-        raise InputError(f"--samples: must be a whole number above 0, or {_AUTO}, got {units.quote(given)}")
+        raise InputError(f"--samples: must be a whole number above 0, or auto, got {units.quote(given)}")
     return {"samples_per_trial": count}
 
 
@@ -96,17 +95,15 @@ def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[
 
     `called` names the options that differ from their values' names, such as --promise for `select`.
     """
-    mistakes = [one for section, given in overrides.items() for one in _of_options(section, given, called)]
+    mistakes = []
+    for section, given in overrides.items():
+        model, values = _SECTIONS[section], {name: one for name, one in given.items() if one is not None}
+        try:
+            model.model_validate(values)
+        except ValidationError as error:
+            for one in error.errors():
+                names = map(str, one["loc"][:1] or values)
+                options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
+                mistakes.append(f"{options}: {explain_error(one, model)}")
     if mistakes:
         raise InputError("; ".join(mistakes))
-
-
-def _of_options(section: str, given: Mapping[str, Any], called: Mapping[str, str]) -> Iterator[str]:
-    model, values = _SECTIONS[section], {name: value for name, value in given.items() if value is not None}
-    try:
-        model.model_validate(values)
-    except ValidationError as error:
-        for one in error.errors():
-            names = map(str, one["loc"][:1] or values)
-            options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
-            yield f"{options}: {explain_error(one, model)}"

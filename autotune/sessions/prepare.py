@@ -20,7 +20,7 @@ from autotune.sessions import option_values
 from autotune.space import checks, configurations, spaces
 from autotune.space.knobs import Distribution, Knob
 from autotune.space.machine import Machine, fit_to
-from autotune.space.sections import Budget, Training
+from autotune.space.sections import Budget
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import StoredSession
@@ -89,18 +89,14 @@ def settings(
     options: dict[str, Setting] = {} if data is None else {"data": str(data)}
     secrecy.refuse_secrets(options, "command line")
     options |= {"skip_bad_samples": True} if skip_bad_samples else {}
-    _require_known(options, workload, {*space.baseline, *map(space.naming.name, given)})
-    return given | options
-
-
-def _require_known(options: Collection[str], workload: Workload, given: Collection[str]) -> None:
-    """Raises InputError for an option that is neither a setting of the `workload` nor `given`."""
+    known = {*space.baseline, *map(space.naming.name, given)}
     for name in options:
-        if name not in given and not workload.takes(name):
+        if name not in known and not workload.takes(name):
             raise InputError(
                 f"--{name.replace('_', '-')}: must be a setting of the workload or of the baseline; "
                 f"neither {workload.entry_point} nor the baseline has {name}"
             )
+    return given | options
 
 
 def without(space: Space, names: Collection[str]) -> Space:
@@ -129,7 +125,11 @@ def complete(
     goal = space.objective
     workload.require_comparable(space.knobs, goal.quality, minimize=goal.minimize is not None)
     knobs = _as_taken(space, baseline, workload, source)
-    training = _whole_training(space.training, baseline, workload)
+    facts = {
+        "samples": space.training.samples or workload.training_samples(baseline),
+        "samples_per_epoch": space.training.samples_per_epoch or workload.samples_per_epoch(baseline),
+    }
+    training = space.training.model_copy(update=facts)
     budget = _open_ended(space.budget, training.samples)
     changes = {"baseline": baseline, "knobs": knobs, "budget": budget, "training": training}
     whole = spaces.complete(space.model_copy(update=changes), source)
@@ -176,15 +176,6 @@ def _uncounted(space: Space) -> list[str]:
     if name is None:
         return [f"{lacking}, so as often as a trial; training.samples_per_evaluation would say it"]
     raise InputError(f"{lacking}; give {name} in the baseline, or training.samples_per_evaluation")
-
-
-def _whole_training(training: Training, baseline: Mapping[str, Setting], workload: Workload) -> Training:
-    """Returns the training section, completed with the workload's facts."""
-    known = {
-        "samples": training.samples or workload.training_samples(baseline),
-        "samples_per_epoch": training.samples_per_epoch or workload.samples_per_epoch(baseline),
-    }
-    return training.model_copy(update=known)
 
 
 def _open_ended(budget: Budget, training_samples: int | None) -> Budget:

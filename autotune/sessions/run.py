@@ -1,6 +1,6 @@
 """Runs a session to its end: search, engine, display and trackers. Imports Ray and Optuna."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,7 +14,6 @@ from autotune.core import units
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
 from autotune.display import advice, events, view
-from autotune.display.advice import Try
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
@@ -24,7 +23,7 @@ from autotune.judging.decisions.stopping import Threshold
 from autotune.memory import room
 from autotune.searcher.ports import Environment, SearchOptions
 from autotune.searcher.search import TIME_UP, Search
-from autotune.sessions import prepare, reporting
+from autotune.sessions import faults, prepare, reporting
 from autotune.sessions.supervision import Job, RayDied
 from autotune.space.space import Space
 from autotune.storage import studies
@@ -40,8 +39,7 @@ from autotune.trials import failures
 from autotune.trials.setup import Setup
 from autotune.workloads.base import Workload
 
-EXIT_NO_WINNER, EXIT_INTERRUPTED = 1, 130
-_GONE = "session {}: its directory was deleted, moved or replaced during the search, which has ended"
+EXIT_NO_WINNER = 1
 
 
 def run(job: Job, guardian: Guardian) -> int:
@@ -50,7 +48,11 @@ def run(job: Job, guardian: Guardian) -> int:
     with _in_place(job.held, shown), tracker_registry.open_session(session) as trackers:
         study = _opened(session, space)
         known = studies.read(study)
-        _require_a_baseline(History(known.trials, space), shown)
+        if (failed := History(known.trials, space).failed_baseline) and failed.outcome:
+            raise InputError(
+                f"session {shown}: its baseline {failed.outcome}, and nothing can be compared without it: "
+                f"{failed.outcome.reason}; fix that and start a new session"
+            )
         plan = known.plan or SearchPlan(space.budget.trials, space.budget.time)
         limit_s = plan.time_s if job.time_s is None else plan.spent_s + job.time_s
         plan = replace(plan, trials=plan.trials + job.more, time_s=limit_s, ended=False)
@@ -97,7 +99,8 @@ def _in_place(held: Held, shown: Path) -> Iterator[None]:
     if not held.is_in_place:
         with suppress(OSError):  # left by Ray Tune, which creates its directory again
             held.root.rmdir()
-        raise InputError(_GONE.format(shown))
+        gone = "its directory was deleted, moved or replaced during the search, which has ended"
+        raise InputError(f"session {shown}: {gone}")
 
 
 def _search(setup: Setup, study: optuna.Study, shows: Screen, held: Held) -> Search:
@@ -164,29 +167,25 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     """Reports the result of a search, and how to resume it; returns the exit code."""
     if search.fault:
         raise InputError(f"{search.fault}; nothing is lost. Fix that, then run: {resume_command(shown)}")
-    history = search.history
-    best = confirm.recommended(history)
-    is_interrupted = search.is_interrupted
-    has_winner = advice.has_winner(history)
+    history, is_interrupted = search.history, search.is_interrupted
+    best, has_winner = confirm.recommended(history), advice.has_winner(history)
     why, tries = "", []
     if not has_winner and not is_interrupted:
         why = advice.no_winner_reason(history)
+        fallback = pilot.fallback_reason(search.asked)
         tries = advice.what_to_try(
-            history,
-            search.plan,
-            shown,
-            exhausted=search.is_exhausted,
-            fallback_reason=pilot.fallback_reason(search.asked),
+            history, search.plan, shown, exhausted=search.is_exhausted, fallback_reason=fallback
         )
-    code = EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
-    lines = [*_ending(search), view.counts(history.trials)]
+    code = faults.EXIT_INTERRUPTED if is_interrupted else 0 if has_winner else EXIT_NO_WINNER
     go_on = advice.continue_command(history, search.plan, shown)
-    lines += (
-        view.summary(history, workload, shown, "" if is_interrupted else go_on) if best or not why else []
-    )
+    lines = [*_ending(search), view.counts(history.trials)]
+    if best or not why:
+        lines += view.summary(history, workload, shown, "" if is_interrupted else go_on)
     if why and not advice.is_unconfirmed(history):
         is_in_summary = best is not None and not best[0].number  # the baseline, with the reason
-        lines += ["What may help:" if is_in_summary else f"{why}. What may help:", *_advice(tries)]
+        lines.append("What may help:" if is_in_summary else f"{why}. What may help:")
+        for one in tries:
+            lines += [f"- {one.what}:", f"  {one.command}"] if one.command else [f"- {one.what}"]
     lines += reporting.conclude(shown, history.trials)
     if not why and search.remaining:
         lines.append(f"Continue with: {go_on}")
@@ -199,13 +198,6 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
     }
     shows.conclude(lines, facts)
     return code
-
-
-def _advice(tries: Sequence[Try]) -> Iterator[str]:
-    for one in tries:
-        yield f"- {one.what}{':' if one.command else ''}"
-        if one.command:
-            yield f"  {one.command}"
 
 
 def _ending(search: Search) -> list[str]:
@@ -224,11 +216,3 @@ def _ending(search: Search) -> list[str]:
     if search.is_exhausted:
         lines.append("Every configuration was tried, or is known not to fit or not to win.")
     return lines
-
-
-def _require_a_baseline(history: History, shown: Path) -> None:
-    if failed := history.failed_baseline:
-        raise InputError(
-            f"session {shown}: its baseline {failed.outcome}, and nothing can be compared without it: "
-            f"{failed.outcome.reason if failed.outcome else ''}; fix that and start a new session"
-        )

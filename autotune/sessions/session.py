@@ -17,8 +17,6 @@ from autotune.storage import store
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_ROWS = 20
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -51,8 +49,25 @@ class Session:
         import pandas as pd  # noqa: PLC0415 - it takes a while, and only a table needs it
 
         shown = snapshot.take(self._files, self.path)
-        best = shown.best[0].number if shown.best else None
-        return pd.DataFrame([_row(one) for one in rows.rows(shown.history, best)]).set_index("trial")
+        best, table = shown.best[0].number if shown.best else None, []
+        for row in rows.rows(shown.history, best):
+            factor = row.factor or Figure(float("nan"))
+            figures = {
+                "trial": row.number,
+                "kind": row.kind,
+                "status": row.status,
+                **row.config,
+                "throughput": row.throughput.value if row.throughput else None,
+                "quality": row.quality,
+                "peak_memory_bytes": row.peak_memory_bytes,
+                "factor": factor.value,
+                "factor_low": factor.low,
+                "factor_high": factor.high,
+                "seconds": row.seconds,
+                "reason": row.reason,
+            }
+            table.append(figures)
+        return pd.DataFrame(table).set_index("trial")
 
     @property
     def winner(self) -> dict[str, Any] | None:
@@ -93,8 +108,8 @@ class Session:
         """Writes the winner, or a `trial`, as a file to train with, as the command `export` does."""
         from autotune.sessions import exporting  # noqa: PLC0415 - `status` needs none of it
 
-        places = [None if one is None else Path(one) for one in (output, patch)]
-        return exporting.export(self.path, places[0], trial, format, places[1]).file
+        file, own = (None if one is None else Path(one) for one in (output, patch))
+        return exporting.export(self.path, file, trial, format, own).file
 
     def report(self, output: Path | str | None = None, *, format: str = "html") -> Path:  # noqa: A002 - as above
         """Writes the report as `html`, `json` or `md`, as the command `report` does."""
@@ -111,31 +126,11 @@ class Session:
             trials, evidence = self.trials, self.evidence
         except AutotuneError as error:
             return f"<p>{escape(str(error))}</p>"
-        table = trials.to_html(escape=True, max_rows=_MOST_ROWS, na_rep="", border=0)
-        return f"<p><b>{escape(_answer(evidence))}</b><br>{escape(str(self.path))}</p>{table}"
-
-
-def _answer(evidence: Evidence | None) -> str:
-    if evidence is None or evidence.why_not or evidence.factor is None:
-        return evidence.why_not if evidence else "The baseline has not completed."
-    sure = "confirmed" if evidence.is_confirmed else "not confirmed"
-    return f"Trial {evidence.trial} trains {evidence.factor.value:.2f}x as fast as the baseline, {sure}."
-
-
-def _row(one: rows.TrialRow) -> dict[str, Any]:
-    """Returns a trial as a row of a table, with a column for each knob."""
-    factor = one.factor or Figure(float("nan"))
-    return {
-        "trial": one.number,
-        "kind": one.kind,
-        "status": one.status,
-        **one.config,
-        "throughput": one.throughput.value if one.throughput else None,
-        "quality": one.quality,
-        "peak_memory_bytes": one.peak_memory_bytes,
-        "factor": factor.value,
-        "factor_low": factor.low,
-        "factor_high": factor.high,
-        "seconds": one.seconds,
-        "reason": one.reason,
-    }
+        if evidence is None or evidence.why_not or evidence.factor is None:
+            answer = evidence.why_not if evidence else "The baseline has not completed."
+        else:
+            times = f"{evidence.factor.value:.2f}x as fast as the baseline"
+            sure = "confirmed" if evidence.is_confirmed else "not confirmed"
+            answer = f"Trial {evidence.trial} trains {times}, {sure}."
+        table = trials.to_html(escape=True, max_rows=20, na_rep="", border=0)
+        return f"<p><b>{escape(answer)}</b><br>{escape(str(self.path))}</p>{table}"

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune.core import secrecy
 from autotune.core.errors import InputError
-from autotune.core.settings import LENGTH, Setting
+from autotune.core.settings import LENGTH
 from autotune.core.trial import Status
 from autotune.sessions import gpus, option_values, prepare, probing
 from autotune.sessions.gpus import Usable
@@ -22,6 +22,7 @@ from autotune.sessions.prepare import GivenSpace
 from autotune.sessions.requests import ResumeRequest, SearchRequest
 from autotune.sessions.supervision import Job, supervise
 from autotune.space import builtin, configurations, lengths
+from autotune.space.knobs import PlannedLength
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import WANDB_MODES, Options, StoredSession
@@ -86,33 +87,27 @@ def prepared(
     settings = prepare.settings(
         workload, space, asked.model, asked.baseline, asked.data, skip_bad_samples=asked.skip_bad_samples
     )
-    if _lacks_epoch_size(space, settings, workload):
-        short, _ = prepare.complete(_of_one_epoch(space), settings, workload, here.machine, source)
-        gpus.require_script(workload.python, here)
-        samples = _samples_of_epoch(short, workload, here)
-        space = space.revised(training={"samples_per_epoch": samples})
+    length = lengths.knob(space)
+    if length and length.epochs and not space.training.samples_per_epoch:
+        baseline = prepare.whole_baseline(space, settings, workload)
+        if workload.samples_per_epoch(baseline) is None:
+            one_epoch = _of_one_epoch(space, length)
+            short, _ = prepare.complete(one_epoch, settings, workload, here.machine, source)
+            gpus.require_script(workload.python, here)
+            samples = _samples_of_epoch(short, workload, here)
+            space = space.revised(training={"samples_per_epoch": samples})
     space, notes = prepare.complete(space, settings, workload, here.machine, source)
     gpus.require_script(workload.python, here)
     return space, workload, notes
 
 
-def _lacks_epoch_size(space: Space, settings: Mapping[str, Setting], workload: Workload) -> bool:
-    """Returns True if the length of a training counts epochs of unknown size."""
-    length = lengths.knob(space)
-    if length is None or not length.epochs or space.training.samples_per_epoch:
-        return False
-    return workload.samples_per_epoch(prepare.whole_baseline(space, settings, workload)) is None
-
-
-def _of_one_epoch(space: Space) -> Space:
+def _of_one_epoch(space: Space, length: PlannedLength) -> Space:
     """Returns the space with a baseline of one epoch and without the length knob."""
     knobs = {name: knob for name, knob in space.knobs.items() if name != LENGTH}
-    names = length.names if (length := lengths.knob(space)) else ()
-    epochs = space.baseline.get(names[0]) if names else None
-    shorter: dict[str, Setting] = {}
+    baseline, epochs = dict(space.baseline), space.baseline.get(length.names[0])
     if isinstance(epochs, int | float) and epochs > 0:
-        shorter = {name: lengths.scaled(space.baseline.get(name), 1 / epochs) for name in names}
-    return space.model_copy(update={"knobs": knobs, "baseline": {**space.baseline, **shorter}})
+        baseline |= {name: lengths.scaled(baseline.get(name), 1 / epochs) for name in length.names}
+    return space.model_copy(update={"knobs": knobs, "baseline": baseline})
 
 
 def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
@@ -193,21 +188,19 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
 
 def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
     """Returns the values that replace values of the search space, by section."""
-    time_s = option_values.duration_s("--time", asked.time)
-    worth_s = option_values.duration_s("--worth", asked.worth)
-    budget = {
-        "trials": asked.trials,
-        "time": time_s,
-        "worth": worth_s,
-        **option_values.samples(asked.samples),
-    }
-    rule = option_values.select(asked.promise, asked.select)
     return {
-        "budget": {**budget, "finalists": asked.finalists, "repeats": asked.repeats},
+        "budget": {
+            "trials": asked.trials,
+            "time": option_values.duration_s("--time", asked.time),
+            "worth": option_values.duration_s("--worth", asked.worth),
+            **option_values.samples(asked.samples),
+            "finalists": asked.finalists,
+            "repeats": asked.repeats,
+        },
         "objective": {
             "keep": asked.keep,
             "within": asked.within,
-            "select": rule,
+            "select": option_values.select(asked.promise, asked.select),
             "target": asked.target,
         },
         "limits": {"memory_fraction": asked.memory_fraction},

@@ -149,7 +149,7 @@ def test_a_key_on_a_command_line_is_refused_and_not_written(directory, capsys, k
 def test_a_damaged_comparison_is_refused_in_one_line(directory, capsys, at, damaged):
     shutil.copy("train.py", "b.py")
     question = judge._Question(("python train.py", "python b.py"), judge._digests([["train.py", "b.py"]]))
-    lines = [json.dumps(judge._QUESTION.dump_python(question))]
+    lines = [json.dumps(judge._LINE.dump_python(question))]
     lines.insert(at, damaged)
     (directory / "judged").mkdir()
     (directory / "judged" / "judge.jsonl").write_text("\n".join(lines))
