@@ -25,20 +25,20 @@ __all__ = [
     "should_stop",
     "workdir",
 ]
-_IN_A_TRAINING = {"report", "settings", "should_stop", "workdir"}
 
 
 def __getattr__(name: str) -> "Any":
     """Imports public names on first use: `python -m autotune` must set its path before any import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _IN_A_TRAINING:
-        from autotune.inside import client  # noqa: PLC0415 - see above
+    if name in {"Evidence", "Session"}:
+        from autotune.sessions import session  # noqa: PLC0415 - see above
 
-        return getattr(client, name)
-    from autotune.sessions import api, session  # noqa: PLC0415 - see above
+        return getattr(session, name)
+    if name in {"open", "resume", "search"}:
+        from autotune.sessions import api  # noqa: PLC0415 - see above
 
-    public: dict[str, Any] = {"Evidence": session.Evidence, "Session": session.Session}
-    public |= {"open": api.open_session, "resume": api.resume, "search": api.search}
-    globals().update(public)  # replaces the package `search`, which these imports have put there
-    return public[name]
+        return getattr(api, "open_session" if name == "open" else name)
+    from autotune.inside import client  # noqa: PLC0415 - see above
+
+    return getattr(client, name)

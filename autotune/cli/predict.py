@@ -21,7 +21,12 @@ FORMAT = 1
 
 def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
     """Prints which of the recommended settings fit into each memory size; returns the exit code."""
-    sizes = memory_forecast.SIZES_BYTES if memory is None else _sizes_bytes(memory)
+    sizes: Sequence[int] = memory_forecast.SIZES_BYTES
+    if memory is not None:
+        try:
+            sizes = tuple(dict.fromkeys(units.size_bytes(part) for part in memory.split(",")))
+        except InputError as error:
+            raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
     history = snapshot.take(StoredSession.open(root), root).history
     recommended = confirm.recommended(history)
     if recommended is None:
@@ -32,14 +37,6 @@ def predict(root: Path, memory: str | None, *, as_json: bool) -> int:
     else:
         _print(forecast)
     return 0
-
-
-def _sizes_bytes(text: str) -> Sequence[int]:
-    """Returns the distinct sizes in `text`, in bytes; raises InputError if one is invalid."""
-    try:
-        return tuple(dict.fromkeys(units.size_bytes(part) for part in text.split(",")))
-    except InputError as error:
-        raise InputError(f"--memory: sizes such as 8GiB,24GiB: {error}") from None
 
 
 def _print(forecast: MemoryForecast) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from autotune.core import files, units
-from autotune.display import draw, events, live, snapshot, view
+from autotune.display import draw, events, live, snapshot, view, words
 from autotune.display.snapshot import INTERRUPTED, RUNNING, Snapshot
 from autotune.storage.store import StoredSession
 from autotune.system import scratch
@@ -18,28 +18,24 @@ def status(session: Path, *, as_json: bool = False) -> int:
     scratch.end_orphans()
     gc.disable()  # collecting among thousands of live trials would take a quarter of the time
     try:
-        _show(session, as_json=as_json)
+        known = StoredSession.open(session)
+        shown = snapshot.take(known, session)
+        if as_json:
+            print(events.line(events.status(shown)))
+        else:
+            _show(shown, known, session)
     finally:
         gc.enable()
     return 0
 
 
-def _show(session: Path, *, as_json: bool) -> None:
-    known = StoredSession.open(session)
-    shown = snapshot.take(known, session)
-    if as_json:
-        print(events.line(events.status(shown)))
-        return
+def _show(shown: Snapshot, known: StoredSession, session: Path) -> None:
     console, workload = Console(), registry.named(shown.space.workload)
     console.print(draw.full_picture(shown))
-    lines = view.summary(shown.history, workload, session, shown.go_on)
-    for line in ["", _counts(shown, known), *lines]:
-        live.say(console, line)
-
-
-def _counts(shown: Snapshot, session: StoredSession) -> str:
-    count = len(shown.passed_over)
-    passed = f"; {count} suggestion{'s' * (count > 1)} skipped" if count else ""
     state = RUNNING if shown.state == RUNNING else INTERRUPTED
-    on_disk = units.format_bytes(files.disk_usage_bytes(session.root))
-    return f"{view.counts(shown.history.trials, state)}{passed}; {on_disk} on disk"
+    count = len(shown.passed_over)
+    passed = f"; {words.plural(count, 'suggestion')} skipped" if count else ""
+    on_disk = units.format_bytes(files.disk_usage_bytes(known.root))
+    lines = view.summary(shown.history, workload, session, shown.go_on)
+    for line in ["", f"{view.counts(shown.history.trials, state)}{passed}; {on_disk} on disk", *lines]:
+        live.say(console, line)

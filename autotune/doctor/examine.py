@@ -4,9 +4,7 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -25,18 +23,14 @@ from autotune.sessions.gpus import Fault, Look
 from autotune.space.machine import Machine, explain_unsupported
 from autotune.system import cgroup, nvml
 from autotune.system.devices import DRIVER, VISIBLE
-from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware
 from autotune.trials.memory_watch import LOOK_S
 
 _SHM = Path("/dev/shm")  # noqa: S108 - measured, not written to
 _SHM_BYTES = 2**30  # a few prefetched batches for each of several loader workers
 _DISK_BYTES = 10 * 2**30  # checkpoints of concurrent trials, 1.3 GB each for the full model
-_TIMEOUT_S = 120.0
 _MORE_SHM = f"loader workers may crash: start the container with --shm-size=8g, or search only {WORKERS}: 0"
 _MORE_DISK = "checkpoints may not fit: free some space, or use another disk"
-_DASHBOARD = "shows a study: optuna-dashboard sqlite:///SESSION/study.db"
-_TENSORBOARD = "shows the curves: tensorboard --logdir SESSION/tensorboard"
 
 # Remedies by what is missing. If anything else is, a search leaves out compiling.
 _TO_COMPILE = {
@@ -59,28 +53,26 @@ class Capability:
 def examine() -> list[Capability]:
     """Examines this machine, environment and directory for everything that a search uses."""
     here = hardware()
-    with ThreadPoolExecutor() as pool:  # in parallel: importing torch takes seconds
-        asked, java = pool.submit(gpus.look_at, here), pool.submit(_java)
-        look = asked.result()
-        machine = gpus.machine(replace(here, gpus=look.gpus or here.gpus), look)
-        return [
-            Capability("Python", True, platform.python_version()),
-            torch(look),
-            *(package(name) for name in ("ray", "optuna", "wandb")),
-            *_driver(here),
-            *devices(look, here, os.environ.get(VISIBLE)),
-            *precisions(machine, _cpu_features()),
-            compiling(machine),
-            Capability("CPUs", True, f"{here.cpus} usable of {psutil.cpu_count()}"),
-            Capability("memory", True, f"{units.format_bytes(here.host_memory_bytes)} for this process"),
-            memory_limit(cgroup.group_for_trials()),
-            space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
-            space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
-            java.result(),
-            wandb_key(os.environ),
-            package("optuna-dashboard", _DASHBOARD),
-            package("tensorboard", _TENSORBOARD),
-        ]
+    look = gpus.look_at(here)
+    machine = gpus.machine(replace(here, gpus=look.gpus or here.gpus), look)
+    return [
+        Capability("Python", True, platform.python_version()),
+        torch(look),
+        *(package(name) for name in ("ray", "optuna", "wandb")),
+        *_driver(here),
+        *devices(look, here, os.environ.get(VISIBLE)),
+        *precisions(machine, _cpu_features()),
+        compiling(machine),
+        Capability("CPUs", True, f"{here.cpus} usable of {psutil.cpu_count()}"),
+        Capability("memory", True, f"{units.format_bytes(here.host_memory_bytes)} for this process"),
+        memory_limit(cgroup.group_for_trials()),
+        space_left("shared memory", _SHM, _SHM_BYTES, _MORE_SHM),
+        space_left("disk", Path.cwd(), _DISK_BYTES, _MORE_DISK),
+        _java(),
+        wandb_key(os.environ),
+        package("optuna-dashboard", "shows a study: optuna-dashboard sqlite:///SESSION/study.db"),
+        package("tensorboard", "shows the curves: tensorboard --logdir SESSION/tensorboard"),
+    ]
 
 
 def package(name: str, use: str = "") -> Capability:
@@ -110,20 +102,19 @@ def _driver(here: Hardware) -> Iterator[Capability]:
 def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
     """Yields every GPU, and whether a search can use it."""
     for one in look.verdicts:
-        what, remedy = (one.fault.what, one.fault.remedy) if one.fault else ("", "")
-        described = _described(one.gpu) if one.gpu else ""
-        yield Capability(one.label, not one.fault, "; ".join(filter(None, [described, what])), remedy)
+        facts, gpu = [], one.gpu
+        if gpu:
+            capability = ".".join(map(str, gpu.compute_capability))
+            size = units.format_bytes(gpu.memory_bytes)
+            facts = [f"{gpu.name}, {size}, compute capability {capability}"]
+            facts += ["in exclusive compute mode: no two trials can share it"] if gpu.exclusive else []
+        if one.fault:
+            facts.append(one.fault.what)
+        yield Capability(one.label, not one.fault, "; ".join(facts), one.fault.remedy if one.fault else "")
     if found.driver and not look.verdicts:
         hidden = f"none visible: {VISIBLE} is {visible!r}", f"unset {VISIBLE}"
         without = "the driver finds none", "`lspci` lists those in the machine, and dmesg says what they lack"
         yield Capability("GPU", False, *(without if visible is None else hidden))
-
-
-def _described(gpu: Gpu) -> str:
-    capability = ".".join(map(str, gpu.compute_capability))
-    size = units.format_bytes(gpu.memory_bytes)
-    alone = "; in exclusive compute mode: no two trials can share it" if gpu.exclusive else ""
-    return f"{gpu.name}, {size}, compute capability {capability}{alone}"
 
 
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
@@ -161,12 +152,11 @@ def memory_limit(group: Path | None) -> Capability:
 
 
 def _cpu_features() -> frozenset[str]:
-    try:
+    with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, flags=re.MULTILINE)
-    return frozenset(line[1].split()) if line else frozenset()
+        if line := re.search(r"^(?:flags|Features)\s*:(.*)$", text, flags=re.MULTILINE):
+            return frozenset(line[1].split())
+    return frozenset()
 
 
 def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
@@ -182,14 +172,10 @@ def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capabi
 
 
 def _java() -> Capability:
-    what, remedy = "not found", "install a Java runtime, such as default-jre-headless"
-    with suppress(OSError, subprocess.TimeoutExpired):
-        asked = ["java", "-version"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
-        if done.returncode == 0:
-            return Capability("Java", True, f"{(done.stderr or done.stdout).splitlines()[0]}, for METEOR")
-        what = "does not start"
-    return Capability("Java", False, f"{what}: METEOR is left out of the scores", remedy)
+    if place := shutil.which("java"):  # what the trainer asks, too
+        return Capability("Java", True, f"{place}, for METEOR")
+    remedy = "install a Java runtime, such as default-jre-headless"
+    return Capability("Java", False, "not found: METEOR is left out of the scores", remedy)
 
 
 def wandb_key(environment: Mapping[str, str]) -> Capability:

@@ -1,6 +1,6 @@
 """Writes the report of a session as one file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.core import files
@@ -20,7 +20,8 @@ def render(root: Path, form: str, samples: int = SAMPLES, prices: Prices | None 
         rule = "a training has no report: its end prints a verdict, and its trackers have the curves"
         raise InputError(f"{root}: {rule}")
     found, file = read.read(root, samples, prices=prices), StoredSession(root).report_file
-    return _RENDER[form](found), file.with_suffix(f".{form}")
+    plain = {"json": as_json.render, "md": markdown.render}
+    return plain.get(form, _page)(found), file.with_suffix(f".{form}")
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
@@ -49,10 +50,3 @@ def _page(found: SessionReport) -> str:
     from autotune.reports import page  # noqa: PLC0415 - plotly takes a second
 
     return page.render(found)
-
-
-_RENDER: dict[str, Callable[[SessionReport], str]] = {
-    "html": _page,
-    "json": as_json.render,
-    "md": markdown.render,
-}

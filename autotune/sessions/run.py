@@ -13,7 +13,7 @@ from rich.console import Console
 from autotune.core import units
 from autotune.core.errors import InputError, SearchAborted
 from autotune.core.trial import Trial
-from autotune.display import advice, events, view
+from autotune.display import advice, events, view, words
 from autotune.display.console import Screen, screen
 from autotune.display.snapshot import RUNNING, Snapshot
 from autotune.engines import engine
@@ -60,9 +60,8 @@ def run(job: Job, guardian: Guardian) -> int:
         session.remove_work(known.trials)
         begun = Snapshot(str(shown), hardware.description, RUNNING, space, plan, cluster=session.cluster)
         with screen(Console(), begun, as_json=job.as_json) as shows:
-            shows.note(
-                f"session {shown}: {plan.trials} trial{'s' * (plan.trials != 1)} on {hardware.description}"
-            )
+            trials = words.plural(plan.trials, "trial")
+            shows.note(f"session {shown}: {trials} on {hardware.description}")
             for line in job.notes:
                 shows.note(line)
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))

@@ -4,9 +4,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from autotune.sessions.gpus import Usable
 from autotune.sessions.prepare import GivenSpace
 from autotune.sessions.requests import ResumeRequest, SearchRequest
 from autotune.sessions.supervision import Job, supervise
-from autotune.space import builtin, configurations, lengths
+from autotune.space import builtin, configurations, lengths, spaces
 from autotune.space.knobs import PlannedLength
 from autotune.space.space import Space
 from autotune.storage import provenance
@@ -49,8 +47,8 @@ def search(asked: SearchRequest) -> int:
     options = _options(asked, here)
     overrides = _overrides(asked)
     option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
-    with _given_or_probed_space(asked, found) as given:
-        space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
+    given = given_space(asked, found)
+    space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
     if options.warm_start:
         prepare.warm_start(StoredSession.open(Path(options.warm_start)), facts, workload.places)
@@ -127,25 +125,14 @@ def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
     return measurement.samples
 
 
-@contextmanager
-def _given_or_probed_space(asked: SearchRequest, found: Hardware) -> Iterator[GivenSpace]:
-    """Provides the given search space; for a command line, the space that probing it finds."""
-    if asked.training is None or not probing.is_command(asked.training):
-        yield given_space(asked, found)
-        return
-    if asked.space or asked.content:
-        raise InputError(
-            "--space: not together with a command line, whose search space is found by running it"
-        )
-    text = probing.space(asked.training, asked, found, option_values.duration_s("--time", asked.time))
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        yield Path(file.name)
-
-
 def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
-    """Returns the requested search space, by default the built-in one for this machine."""
+    """Returns the requested search space, found by running a command line, or the built-in one."""
+    if asked.training and probing.is_command(asked.training):
+        if asked.space or asked.content:
+            rule = "not together with a command line, whose search space is found by running it"
+            raise InputError(f"--space: {rule}")
+        time_s = option_values.duration_s("--time", asked.time)
+        return spaces.parse_mapping(probing.space(asked.training, asked, found, time_s), "search space")
     if asked.training:
         return builtin.space_file(asked.training[0])
     if asked.content is not None:
@@ -217,8 +204,8 @@ def resume(asked: ResumeRequest) -> int:
     with opened.lock() as held:  # a second process fails at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(configurations.for_workload(space, space.baseline))
-        before = opened.cluster
-        here = hardware(options.address, options.gpus_per_trial, kind=before.kind if before else None)
+        kind = opened.cluster.kind if opened.cluster else None
+        here = hardware(options.address, options.gpus_per_trial, kind=kind)
         gpus.require_script(workload.python, here)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
@@ -226,10 +213,8 @@ def resume(asked: ResumeRequest) -> int:
         opened.require_whole()
         if here.cluster:
             opened.write_cluster(here.cluster)
-        notes += here.notes
-        more, as_json = asked.trials, asked.as_json
-        job = Job(opened, session, space, workload, found, held, notes, more, time_s, as_json=as_json)
-        return supervise(job, _drive)
+        job = Job(opened, session, space, workload, found, held, notes=[*notes, *here.notes])
+        return supervise(replace(job, more=asked.trials, time_s=time_s, as_json=asked.as_json), _drive)
 
 
 def hardware(
