@@ -120,24 +120,27 @@ def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capabi
 def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
     """Yields every precision, and why trials cannot train in it here."""
     for precision in PRECISIONS:
-        reason = explain_unsupported(PRECISION, precision, machine)
-        detail, _, missing = (reason or "trials can train in it").partition(": pip install ")
-        remedy = pip_install(missing) if missing else "nothing; a search leaves it out"
-        if precision == "bf16" and machine.compute_capability is None and not reason:
+        detail = "trials can train in it"
+        if precision == "bf16" and machine.compute_capability is None:
             fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
             detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"
-        yield Capability(precision, reason is None, detail, remedy)
+        yield _setting(precision, explain_unsupported(PRECISION, precision, machine), detail)
 
 
 def compiling(machine: Machine) -> Capability:
     """Checks that trials can use torch.compile."""
     reason = explain_unsupported(COMPILE, "default", machine)
+    return _setting("torch.compile", reason, "trials can compile the model")
+
+
+def _setting(name: str, reason: str | None, usable: str) -> Capability:
+    """Returns a setting with a remedy for `reason`, why trials cannot use it; None: they can."""
     if reason is None:
-        return Capability("torch.compile", True, "trials can compile the model")
+        return Capability(name, True, usable)
     detail, _, missing = reason.partition(": pip install ")
     known = (remedy for what, remedy in _TO_COMPILE.items() if what in detail)
     remedy = pip_install(missing) if missing else next(known, "nothing; a search leaves it out")
-    return Capability("torch.compile", False, detail, remedy)
+    return Capability(name, False, detail, remedy)
 
 
 def memory_limit(group: Path | None) -> Capability:

@@ -25,14 +25,9 @@ def deliberate(error: BaseException) -> BaseException | None:
     if damage := failures.study_damage(error):
         hint = "to rebuild what can be read: python -m autotune recover SESSION"
         return InputError(f"{damage}; {hint}")
-    if fault := disk_fault(error):
+    if fault := failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE):
         return InputError(f"{fault}; nothing is lost. Fix that, and run the command again")
     return None
-
-
-def disk_fault(error: BaseException) -> str | None:
-    """Returns the reason why the disk cannot be used; None if the error is about something else."""
-    return failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE)
 
 
 def exit_code(error: BaseException) -> int:

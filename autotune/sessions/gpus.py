@@ -57,7 +57,6 @@ class Torch:
     triton: bool = False
     devices: Sequence[Mapping[str, Any]] = ()
     fault: str | None = None
-    cudnn: int | None = None
 
     @property
     def build(self) -> str:

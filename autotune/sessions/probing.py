@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.core import secrecy, units
+from autotune.core import files, secrecy, units
 from autotune.core.errors import InputError, printable
 from autotune.probe import command, durations, proposal
 from autotune.probe.command import Choose, Wishes
@@ -51,10 +51,7 @@ def write(words: Sequence[str], asked: Probing, output: Path) -> int:
     if output.exists():
         raise InputError(f"{output}: exists already; name another file with --output")
     text = space(words, asked, telemetry.hardware(), None)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    files.write(output, text)
     print(f"{output} is written. To search it: python -m autotune search {output}")
     return 0
 

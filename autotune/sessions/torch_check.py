@@ -28,13 +28,9 @@ def facts() -> dict[str, Any]:
     for index in range(0 if fault else torch.cuda.device_count()):
         with suppress(RuntimeError):  # torch does not see this one
             devices.append(_device(index))
-    cudnn = None
-    with suppress(RuntimeError):  # it does not support all GPUs, even if some can compute
-        cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": cudnn,
         "kernels": torch.cuda.get_arch_list(),
         "fault": fault,
         "devices": devices,

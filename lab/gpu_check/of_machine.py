@@ -32,7 +32,7 @@ def judge_look(look: Look, bench: Bench) -> Iterator[Found]:
         return
     wrong = verdicts.differences(look.verdicts)
     detail = "; ".join(wrong) or f"{len(known)} GPUs, their memory and compute capability"
-    build = {"version": torch.version, "cuda": torch.cuda, "cudnn": torch.cudnn, "kernels": torch.kernels}
+    build = {"version": torch.version, "cuda": torch.cuda, "kernels": torch.kernels}
     yield Found("NVML and torch agree", not wrong, detail, build)
     machine = gpus.machine(bench.hardware, look)
     for precision in _COMPUTED:

@@ -85,7 +85,7 @@ def test_torch_that_does_not_start_agrees_with_nothing():
 
 
 def test_the_build_of_torch_is_among_the_figures():
-    build = {"version": "2.13.0", "cuda": "13.0", "cudnn": 91000, "kernels": ("sm_80",)}
+    build = {"version": "2.13.0", "cuda": "13.0", "kernels": ("sm_80",)}
     first, *_ = of_machine.judge_look(Look(Torch(**build)), bench())
     assert (first.ok, first.figures) == (True, build)
 
