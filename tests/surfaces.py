@@ -16,14 +16,15 @@ from typing import Any
 
 from rich.console import Console
 
-from autotune.cli import export, status
 from autotune.cli import report as reporting
+from autotune.cli import status
 from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.display import console, draw, snapshot, words
 from autotune.export import formats, winner
 from autotune.judging.decisions.history import History
 from autotune.reports import page, read
+from autotune.sessions import exporting
 from autotune.storage.store import StoredSession
 from autotune.trackers import overview
 from autotune.trials.progress import Phase, Progress
@@ -74,7 +75,7 @@ def told(place: Path) -> Iterator[Told]:
     yield from _of_report(written)
     yield from _of_text("markdown", _said(reporting.report, place, "md", Path("-"), 1), best)
     yield from _of_page(_said(reporting.report, place, "html", Path("-"), 1), best)
-    _said(export.export, place, place / "best.yaml", best, None, None)
+    exporting.export(place, place / "best.yaml", best, None, None)
     yield from _of_export("export", (place / "best.yaml").read_text(), best)
     for trial in history.trials:
         if trial.completed and not trial.race:
@@ -95,7 +96,7 @@ def texts(place: Path) -> Iterator[str]:
     for form in ("json", "md", "html"):
         yield _said(reporting.report, place, form, Path("-"), 1)
     best = json.loads(_said(status.status, place, as_json=True))["best"]["trial"]
-    _said(export.export, place, place / "best.yaml", best, None, None)
+    exporting.export(place, place / "best.yaml", best, None, None)
     yield (place / "best.yaml").read_text()
 
 

@@ -1,12 +1,14 @@
 """The commands and their options. Slow imports wait until a command needs them."""
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from autotune.cli.options import ExportRequest, Json, Models, Priced, SessionArgument, Trained, grouped
+from autotune.core.errors import printable
 from autotune.reports.model import SAMPLES
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
 
@@ -150,9 +152,15 @@ def status(session: SessionArgument, as_json: Json = False) -> int:
 @grouped
 def export(session: SessionArgument, asked: ExportRequest) -> int:
     """Write the winner as the trainer's config. Example: autotune export runs/iu -o best.yaml"""
-    from autotune.cli import export as exporting  # noqa: PLC0415 - as above
+    from autotune.sessions import exporting  # noqa: PLC0415 - as above
 
-    return exporting.export(session, asked.output, asked.trial, asked.form, asked.patch)
+    done = exporting.export(session, asked.output, asked.trial, asked.form, asked.patch)
+    for line in done.notes:
+        print(printable(line), file=sys.stderr)
+    print(printable(f"{done.file}: {done.settings}"))
+    if done.usage is not None:
+        print(printable(done.usage))
+    return 0
 
 
 @app.command()
