@@ -2,10 +2,8 @@
 
 import os
 import platform
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -61,7 +59,7 @@ def examine() -> list[Capability]:
         *(package(name) for name in ("ray", "optuna", "wandb")),
         *_driver(here),
         *devices(look, here, os.environ.get(VISIBLE)),
-        *precisions(machine, _cpu_features()),
+        *precisions(machine),
         compiling(machine),
         Capability("CPUs", True, f"{here.cpus} usable of {psutil.cpu_count()}"),
         Capability("memory", True, f"{units.format_bytes(here.host_memory_bytes)} for this process"),
@@ -117,14 +115,11 @@ def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capabi
         yield Capability("GPU", False, *(without if visible is None else hidden))
 
 
-def precisions(machine: Machine, cpu_features: frozenset[str]) -> Iterator[Capability]:
+def precisions(machine: Machine) -> Iterator[Capability]:
     """Yields every precision, and why trials cannot train in it here."""
     for precision in PRECISIONS:
-        detail = "trials can train in it"
-        if precision == "bf16" and machine.compute_capability is None:
-            fast = sorted(cpu_features & {"amx_bf16", "avx512_bf16", "bf16"})
-            detail = f"by {', '.join(fast)}" if fast else "slow: this CPU has neither AMX nor AVX512-BF16"
-        yield _setting(precision, explain_unsupported(PRECISION, precision, machine), detail)
+        reason = explain_unsupported(PRECISION, precision, machine)
+        yield _setting(precision, reason, "trials can train in it")
 
 
 def compiling(machine: Machine) -> Capability:
@@ -152,14 +147,6 @@ def memory_limit(group: Path | None) -> Capability:
     detail = f"checked every {LOOK_S:g} s instead: no control group can be made for a trial"
     remedy = "if systemd runs: systemd-run --user --scope autotune search ..."
     return Capability("memory limit", False, detail, remedy)
-
-
-def _cpu_features() -> frozenset[str]:
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        if line := re.search(r"^(?:flags|Features)\s*:(.*)$", text, flags=re.MULTILINE):
-            return frozenset(line[1].split())
-    return frozenset()
 
 
 def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:

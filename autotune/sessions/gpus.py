@@ -40,9 +40,6 @@ class Fault:
     what: str
     remedy: str
 
-    def __str__(self) -> str:
-        return f"{self.what}; {self.remedy}"
-
 
 _HUNG = Fault("it was not asked, because it would wait for the driver", "see the driver")
 
@@ -92,7 +89,7 @@ class Look:
             if one.fault:
                 labels.setdefault(one.fault, []).append(one.label)
         return tuple(
-            f"{', '.join(named)} {'are' if len(named) > 1 else 'is'} left out: {fault}"
+            f"{', '.join(named)} {'are' if len(named) > 1 else 'is'} left out: {fault.what}; {fault.remedy}"
             for fault, named in labels.items()
         )
 

@@ -133,12 +133,10 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
             raise InputError(f"--space: {rule}")
         time_s = option_values.duration_s("--time", asked.time)
         return spaces.parse_mapping(probing.space(asked.training, asked, found, time_s), "search space")
-    if asked.training:
-        return builtin.space_file(asked.training[0])
     if asked.content is not None:
         return asked.content
-    if asked.space:
-        return builtin.space_file(asked.space)
+    if name := asked.training[0] if asked.training else asked.space:
+        return builtin.space_file(name)
     return builtin.space_for(found, drawn=_is_demonstration(asked))
 
 
