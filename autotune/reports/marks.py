@@ -35,7 +35,7 @@ OPEN = Mark("not ended", "var(--stopped)", "square-open")
 AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 
 # The last is on top.
-ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, BROKEN, LOST, COMPLETED, KEPT, BASELINE, WINNER)
+_ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, BROKEN, LOST, COMPLETED, KEPT, BASELINE, WINNER)
 
 _SYMBOLS = {
     "circle": 8,
@@ -48,8 +48,6 @@ _SYMBOLS = {
 _PRECISIONS = {
     name: Mark(name, f"var(--{name})", *look) for name, look in zip(PRECISIONS, _SYMBOLS.items(), strict=True)
 }
-
-_PHASES = [name.removesuffix("_s") for name in PHASES]
 
 
 def trial(row: TrialRow) -> Mark:
@@ -76,9 +74,10 @@ def grouped(
     rows: Iterable[TrialRow], by: Callable[[TrialRow], Mark] = trial
 ) -> list[tuple[Mark, list[TrialRow]]]:
     """Groups trials by mark, the most important last, so that nothing is drawn over them."""
-    listed = list(rows)
-    groups = [(mark, [row for row in listed if by(row) == mark]) for mark in ORDER]
-    return [(mark, members) for mark, members in groups if members]
+    groups: dict[Mark, list[TrialRow]] = {mark: [] for mark in _ORDER}
+    for row in rows:
+        groups[by(row)].append(row)
+    return [(mark, members) for mark, members in groups.items() if members]
 
 
 def precision(name: str) -> Mark:
@@ -90,19 +89,21 @@ def model(label: str) -> Mark:
     return BASELINE if label == "baseline" else precision(label)
 
 
-def precision_of(row: TrialRow) -> str:
-    """Returns the precision of a trial; empty if it is not a setting."""
-    return str(row.config.get(PRECISION, ""))
-
-
-def precisions(rows: Iterable[TrialRow]) -> list[str]:
-    """Returns the precisions that occur, widest first."""
-    names = {precision_of(row) for row in rows}
-    return [name for name in _PRECISIONS if name in names] + sorted(names - _PRECISIONS.keys())
+def by_precision(rows: Iterable[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
+    """Groups trials by precision, the widest first."""
+    groups: dict[str, list[TrialRow]] = {}
+    for row in rows:
+        groups.setdefault(str(row.config.get(PRECISION, "")), []).append(row)
+    return [(precision(name), groups[name]) for name in _ordered(groups, PRECISIONS)]
 
 
 def phases(occurring: Iterable[str]) -> list[Mark]:
     """Returns marks for the phases of a step in order, unknown ones last."""
-    names = set(occurring)
-    ordered = [name for name in _PHASES if name in names] + sorted(names - set(_PHASES))
-    return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(ordered, start=1)]
+    names = _ordered(occurring, [name.removesuffix("_s") for name in PHASES])
+    return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(names, start=1)]
+
+
+def _ordered(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Returns distinct names in the order of the known ones, and then the others."""
+    distinct = set(names)
+    return [name for name in known if name in distinct] + sorted(distinct.difference(known))

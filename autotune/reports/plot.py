@@ -6,7 +6,7 @@ is a template in `templates/report.js`.
 
 import html
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,31 +75,35 @@ def quality(row: TrialRow) -> float | None:
 
 
 def points(
-    rows: Sequence[TrialRow],
-    mark: Mark,
+    groups: Iterable[tuple[Mark, Sequence[TrialRow]]],
     x: Callable[[TrialRow], Any],
     y: Callable[[TrialRow], Any],
     report: SessionReport,
-) -> Trace:
-    """Returns trials as markers with hover texts."""
-    is_small = len(report.trials) > _CROWD and mark.size < _CHOSEN_SIZE
-    edge, colour = (1.8, mark.colour) if "open" in mark.symbol else (1, "var(--surface)")
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": mark.label,
-        "x": [x(row) for row in rows],
-        "y": [y(row) for row in rows],
-        "text": [hover_text(row, report) for row in rows],
-        "hoverinfo": "text",
-        "marker": {
+) -> list[Trace]:
+    """Returns groups of trials as markers with hover texts."""
+    traces = []
+    for mark, rows in groups:
+        is_small = len(report.trials) > _CROWD and mark.size < _CHOSEN_SIZE
+        edge, colour = (1.8, mark.colour) if "open" in mark.symbol else (1, "var(--surface)")
+        marker = {
             "symbol": mark.symbol,
             "size": mark.size - 2 if is_small else mark.size,
             "color": mark.colour,
             "line": {"width": edge, "color": colour},
-        },
-        "cliponaxis": False,
-    }
+        }
+        trace = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": mark.label,
+            "x": [x(row) for row in rows],
+            "y": [y(row) for row in rows],
+            "text": [hover_text(row, report) for row in rows],
+            "hoverinfo": "text",
+            "marker": marker,
+            "cliponaxis": False,
+        }
+        traces.append(trace)
+    return traces
 
 
 def line(mark: Mark, x: Sequence[Any], y: Sequence[Any], width: float = 2, **rest: Any) -> Trace:
@@ -115,11 +119,6 @@ def line(mark: Mark, x: Sequence[Any], y: Sequence[Any], width: float = 2, **res
         "line": {"color": mark.colour, "width": width, "dash": dash},
         **rest,
     }
-
-
-def note(text: str, x: Any, y: Any, **rest: Any) -> dict[str, Any]:
-    """Returns a short annotation inside a plot; `text` is plotly's markup."""
-    return {"text": text, "x": x, "y": y, **rest}
 
 
 def horizontal(y: float, colour: str, dash: str = "dot", width: float = 1) -> dict[str, Any]:

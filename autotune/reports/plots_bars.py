@@ -1,6 +1,6 @@
 """Horizontal bars: the speedup of each knob, and a sample's time by phase. Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -11,14 +11,12 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport, Side
-from autotune.reports.plot import Plot, Table, Trace, escape, lines, note
+from autotune.reports.plot import Plot, Table, Trace, escape, lines
 
 _ROW_PX, _THICKNESS = 56, 0.42  # height of a row, and the bar's share of it
 _MARGIN = 1.12  # right end of the axis, relative to the longest bar: leaves room for its text
 _GAIN = Mark("faster by this setting", "var(--gain)", "bar")
 _LOSS = Mark("slower by this setting", "var(--failed)", "bar")
-_THIN = {"type": "line", "line": {"color": "var(--rule)", "width": 1}}
-_FONT = {"font": {"color": "var(--ink)", "size": 13}}
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,14 @@ def _layout(rows: int, **rest: Any) -> dict[str, Any]:
     return {"height": 70 + _ROW_PX * rows, "barmode": "overlay", "yaxis": axis, **rest}
 
 
+def _note(text: str, x: float, row: int, **rest: Any) -> dict[str, Any]:
+    font = {"color": "var(--ink)", "size": 13}
+    return {"text": text, "x": x, "y": row, "yref": "y", **rest, "font": font}
+
+
 def _title(text: str, detail: str, row: int) -> dict[str, Any]:
-    return note(
-        f"<b>{escape(text)}</b>" + (f"  {escape(detail)}" if detail else ""), 0, row, yref="y", yshift=13
-    )
+    bold = f"<b>{escape(text)}</b>"
+    return _note(f"{bold}  {escape(detail)}" if detail else bold, 0, row, yshift=13)
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,6 @@ class _Change:
     def half(self) -> float:
         return (words.half_width(self.throughput) if self.throughput else None) or 0.0
 
-    def notes(self, row: int) -> list[dict[str, Any]]:
-        """Returns the title above the bar, and the text at its end, or in place of a missing bar."""
-        if self.throughput is None:
-            text = note(lines(self.text), 0, row, yref="y", yshift=12, yanchor="top")
-        else:
-            right = max(self.begin, self.end + self.half)
-            text = note(escape(self.text), right, row, xref="x", yref="y", xshift=5, yanchor="middle")
-        return [_title(self.title, self.interval, row) | _FONT, text | _FONT]
-
 
 def ablation(report: SessionReport) -> Plot | None:
     """Returns the throughput after each change, or why it was not measured; None without an ablation."""
@@ -102,15 +95,19 @@ def ablation(report: SessionReport) -> Plot | None:
         rows.append(_whole(marks.WINNER, best.throughput))
     rest = [(f"{unit} {line.over}", line.factor.text) for line in answer.fewer_samples(report)]
     rows += [_Change(title, factor) for title, factor in rest]
-    bars = {
-        mark: [
-            _Bar(n, row.begin, row.end, f"{row.title}: {words.rate(row.end)} {unit}/s", row.half)
-            for n, row in enumerate(rows)
-            if row.mark is mark
-        ]
-        for mark in (marks.BASELINE, _GAIN, _LOSS, marks.WINNER)
-    }
-    right = _MARGIN * max(row.end + row.half for row in rows)
+    bars: dict[Mark, list[_Bar]] = {mark: [] for mark in (marks.BASELINE, _GAIN, _LOSS, marks.WINNER)}
+    notes, shapes, thin = [], [], {"type": "line", "line": {"color": "var(--rule)", "width": 1}}
+    for n, row in enumerate(rows):
+        notes.append(_title(row.title, row.interval, n))
+        if row.mark is None:  # the text is in place of the missing bar
+            notes.append(_note(lines(row.text), 0, n, yshift=12, yanchor="top"))
+        else:
+            text = f"{row.title}: {words.rate(row.end)} {unit}/s"
+            bars[row.mark].append(_Bar(n, row.begin, row.end, text, row.half))
+            right = max(row.begin, row.end + row.half)
+            notes.append(_note(escape(row.text), right, n, xref="x", xshift=5, yanchor="middle"))
+        top, bottom = n + _THICKNESS / 2, n + 1 - _THICKNESS / 2
+        shapes.append({"x0": row.end, "x1": row.end, "y0": top, "y1": bottom, **thin})
     return Plot(
         id="ablation",
         title="Ablation: from baseline to recommended, one setting at a time",
@@ -120,18 +117,12 @@ def ablation(report: SessionReport) -> Plot | None:
         data=[_trace(mark, each) for mark, each in bars.items() if each],
         layout=_layout(
             len(rows),
-            xaxis={"title": f"{unit} per second", "range": [0, right]},
-            annotations=[text for n, row in enumerate(rows) for text in row.notes(n)],
-            shapes=[
-                {
-                    "x0": row.end,
-                    "x1": row.end,
-                    "y0": n + _THICKNESS / 2,
-                    "y1": n + 1 - _THICKNESS / 2,
-                    **_THIN,
-                }
-                for n, row in enumerate(rows[:-1])
-            ],
+            xaxis={
+                "title": f"{unit} per second",
+                "range": [0, _MARGIN * max(row.end + row.half for row in rows)],
+            },
+            annotations=notes,
+            shapes=shapes[:-1],
         ),
         legend=tuple(mark for mark in (_GAIN, _LOSS) if bars[mark]),
         table=_ablation_table(report, rest),
@@ -174,63 +165,40 @@ def step_time(report: SessionReport) -> Plot | None:
 
     Steps of the two sides may have different numbers of samples: only the time per sample is comparable.
     """
-    sides = {mark.label: (side, _sample_s(side)) for mark, side in answer.sides(report)}
-    sides = {label: (side, sample_s) for label, (side, sample_s) in sides.items() if sample_s}
+    sides = [(mark.label, side, found) for mark, side in answer.sides(report) if (found := _sample_s(side))]
     if not sides:
         return None
-    each, phases = report.each, marks.phases(name for _, sample_s in sides.values() for name in sample_s)
-    totals = {label: f"{words.milliseconds(sum(s.values()))} ms" for label, (_, s) in sides.items()}
-    bars = [_phase_bars(row, sample_s, phases) for row, (_, sample_s) in enumerate(sides.values())]
+    each, phases = report.each, marks.phases(name for _, _, sample_s in sides for name in sample_s)
+    totals = {label: f"{words.milliseconds(sum(sample_s.values()))} ms" for label, _, sample_s in sides}
+    bars: dict[Mark, list[_Bar]] = {phase: [] for phase in phases}
+    cells: dict[Mark, list[str]] = {phase: [phase.label] for phase in phases}
+    head = ["part"]
+    for row, (label, side, sample_s) in enumerate(sides):
+        head += [f"{label}, ms per {each}", f"{label}, ms per step"]
+        seconds = [sample_s.get(phase.label, 0.0) for phase in phases]
+        for phase, s, end in zip(phases, seconds, accumulate(seconds), strict=True):
+            text = f"{phase.label}: {words.milliseconds(s)} ms, {words.share(s / sum(seconds))}"
+            bars[phase].append(_Bar(row, 1000 * (end - s), 1000 * end, text))
+            cells[phase] += [words.milliseconds(times.get(phase.label)) for times in (sample_s, side.step_s)]
     return Plot(
         id="step-time",
         title=f"Time per {each}",
         axes=f"Milliseconds of training per {each}, by part of a step. Evaluations are left out.",
         label="; ".join(f"{label} {total} per {each}" for label, total in totals.items()),
-        data=[_trace(phase, each) for phase, *each in zip(phases, *bars, strict=True)],
+        data=[_trace(phase, of_phase) for phase, of_phase in bars.items()],
         layout=_layout(
             len(sides),
             xaxis={"title": f"ms per {each}", "rangemode": "tozero"},
-            annotations=[_title(*total, row) | _FONT for row, total in enumerate(totals.items())],
+            annotations=[_title(*total, row) for row, total in enumerate(totals.items())],
         ),
         legend=tuple(phases),
-        table=_phase_table(phases, sides, each),
+        table=Table(tuple(head), tuple(map(tuple, cells.values())), numeric=tuple(range(1, len(head)))),
     )
 
 
 def _sample_s(side: Side) -> dict[str, float]:
+    """Returns the seconds of a sample by phase; empty if they are unknown."""
     step_s = sum(side.step_s.values())
     if side.throughput is None or side.throughput.value <= 0 or step_s <= 0:
         return {}
     return {name: seconds / step_s / side.throughput.value for name, seconds in side.step_s.items()}
-
-
-def _phase_bars(row: int, sample_s: Mapping[str, float], phases: Sequence[Mark]) -> list[_Bar]:
-    seconds = [sample_s.get(phase.label, 0.0) for phase in phases]
-    total_s = sum(seconds)
-    return [
-        _Bar(
-            row,
-            1000 * (end - s),
-            1000 * end,
-            f"{phase.label}: {words.milliseconds(s)} ms, {words.share(s / total_s)}",
-        )
-        for phase, s, end in zip(phases, seconds, accumulate(seconds), strict=True)
-    ]
-
-
-def _phase_table(
-    phases: Sequence[Mark], sides: Mapping[str, tuple[Side, Mapping[str, float]]], each: str
-) -> Table:
-    head = [text for label in sides for text in (f"{label}, ms per {each}", f"{label}, ms per step")]
-    rows = (
-        (
-            phase.label,
-            *(
-                words.milliseconds(seconds.get(phase.label))
-                for side, sample_s in sides.values()
-                for seconds in (sample_s, side.step_s)
-            ),
-        )
-        for phase in phases
-    )
-    return Table(("part", *head), tuple(rows), numeric=tuple(range(1, len(head) + 1)))

@@ -1,7 +1,6 @@
 """Plots of the trials of a search: throughput against quality, and in order. Pure functions."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from autotune.display import words
@@ -9,7 +8,7 @@ from autotune.display.rows import TrialRow
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports import answer, marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import SessionReport, Side
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import (
     TRIALS,
     Plot,
@@ -19,7 +18,6 @@ from autotune.reports.plot import (
     hover_text,
     line,
     lines,
-    note,
     per_s,
     points,
     quality,
@@ -39,112 +37,90 @@ def front(report: SessionReport) -> Plot | None:
     is in a rug along the axis: its quality after fewer samples would look worse than it is.
     """
     measured = [r for r in report.trials if r.throughput is not None]
-    placed = [r for r in measured if quality(r) is not None]
-    rug = marks.grouped(r for r in measured if quality(r) is None)
     if not measured:
         return None
+    placed = [r for r in measured if quality(r) is not None]
+    rug = marks.grouped(r for r in measured if quality(r) is None)
     name, least = words.metric(report.quality), report.least_quality
     best = sorted((r for r in placed if r.on_front), key=per_s)
     chosen = _chosen(report, placed)
-    single = marks.grouped(r for r in placed if r not in [each.row for each in chosen])
-    low, high = _range([least, *map(quality, placed), *(y for each in chosen for y in vars(each.y).values())])
-    occurring = dict.fromkeys([*(mark for mark, _ in [*rug, *single]), *(each.mark for each in chosen)])
-    limits: dict[str, Any] = {"shapes": [], "annotations": []}
-    if least is not None:
-        # The text is inside the region: below its edge if lower is better.
-        text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
-        anchor, end = ("top", low) if report.minimize else ("bottom", high)
-        limits["annotations"].append(note(escape(text), 0.004, least, yref="y", yanchor=anchor))
-        edge = horizontal(least, "var(--muted)")
-        look = {"type": "rect", "fillcolor": "var(--keep)", "line": {"width": 0}}
-        limits["shapes"] += [edge | look | {"y1": end}, edge]
-    if rug:
-        text = f"not trained to the end: no {escape(name)} to compare"
-        limits["annotations"].append(note(text, 0.004, _RUG_TOP, yref="paper"))
+    single = marks.grouped(r for r in placed if r.number not in chosen)
+    values = [least, *map(quality, placed)]
+    values += [end for _, score, _ in chosen.values() for end in (score.value, score.low, score.high)]
+    numbers = [value for value in values if value is not None] or [0.0, 1.0]
+    room = (max(numbers) - min(numbers)) * 0.06 or 0.01
+    ends = min(numbers) - room, max(numbers) + room
+    may_win = [r for r in placed if not r.breaks_constraint]
+    kept = sum(r.keeps_quality is True for r in may_win)
+    occurring = dict.fromkeys([mark for mark, _ in [*rug, *single]] + [mark for mark, *_ in chosen.values()])
     return Plot(
         id="front",
         title=f"Throughput against {name}",
         axes=f"↑ {report.axis}. The best are at the {'bottom' if report.minimize else 'top'} right. "
         "Crosses are intervals.",
-        label=_label(report, placed, name),
+        label=f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
+        f"{report.no_worse}, {len(best)} on the Pareto front. {report.answer.sentence}",
         data=[
             line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
-            *(points(rows, mark, per_s, quality, report) for mark, rows in single),
-            *(_drawn(each, report) for each in chosen),
-            *(points(rows, mark, per_s, lambda _: 0, report) | {"yaxis": "y2"} for mark, rows in rug),
+            *points(single, per_s, quality, report),
+            *(trace for *_, trace in chosen.values()),
+            *(trace | {"yaxis": "y2"} for trace in points(rug, per_s, lambda _: 0, report)),
         ],
-        layout={
-            "height": 500,
-            "xaxis": {
-                "title": f"{report.unit} per second",
-                "rangemode": "tozero",
-                "anchor": "y2" if rug else "y",
-            },
-            "yaxis": {"range": [low, high], "domain": [_PLOT_FROM if rug else 0, 1]},
-            **({"yaxis2": _RUG_AXIS} if rug else {}),
-            **limits,
-        },
+        layout=_layout(report, ends, has_rug=bool(rug)),
         legend=(*reversed(occurring), _LINE, *([] if least is None else [_KEPT])),
         elsewhere=TRIALS,
     )
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """The baseline or the winner: its trial, and its place in the plot."""
-
-    mark: Mark
-    side: Side
-    row: TrialRow
-    x: Figure
-    y: Figure
-
-
-def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> list[_Chosen]:
-    rows = {r.number: r for r in placed}
-    return [
-        _Chosen(mark, side, rows[side.trial], side.throughput, side.quality)
-        for mark, side in answer.sides(report)
-        if side.throughput is not None and side.quality is not None and side.trial in rows
-    ]
-
-
-def _drawn(each: _Chosen, report: SessionReport) -> Trace:
-    score = f"{words.metric(report.quality)} {words.score(each.y)}, {words.plural(each.side.seeds, 'seed')}"
-    speed = f"{words.rate(each.x)} {report.unit}/s, {words.plural(each.side.runs, 'run')}"
-    text = hover_text(each.row, report)
-    if max(each.side.runs, each.side.seeds) > 1:
-        means = lines(f"{each.mark.label}, means of its runs", each.side.knobs, speed, score)
-        text = f"<b>Trial {each.row.number}</b> {means}"
-    return points([each.row], each.mark, lambda _: each.x.value, lambda _: each.y.value, report) | {
-        "text": [text],
-        "error_x": _error(each.x, each.mark.colour),
-        "error_y": _error(each.y, each.mark.colour),
+def _layout(report: SessionReport, ends: tuple[float, float], *, has_rug: bool) -> dict[str, Any]:
+    """Returns the axes, with the `ends` of the quality's, and the region that keeps the quality."""
+    layout: dict[str, Any] = {
+        "height": 500,
+        "xaxis": {
+            "title": f"{report.unit} per second",
+            "rangemode": "tozero",
+            "anchor": "y2" if has_rug else "y",
+        },
+        "yaxis": {"range": list(ends), "domain": [_PLOT_FROM if has_rug else 0, 1]},
+        "shapes": [],
+        "annotations": [],
     }
+    if (least := report.least_quality) is not None:
+        # The text is inside the region: below its edge if lower is better.
+        text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
+        anchor, end = ("top", ends[0]) if report.minimize else ("bottom", ends[1])
+        note = {"text": escape(text), "x": 0.004, "y": least, "yref": "y", "yanchor": anchor}
+        layout["annotations"].append(note)
+        edge = horizontal(least, "var(--muted)")
+        look = {"type": "rect", "fillcolor": "var(--keep)", "line": {"width": 0}}
+        layout["shapes"] += [edge | look | {"y1": end}, edge]
+    if has_rug:
+        text = f"not trained to the end: no {escape(words.metric(report.quality))} to compare"
+        layout["annotations"].append({"text": text, "x": 0.004, "y": _RUG_TOP, "yref": "paper"})
+        hidden = {"showticklabels": False, "showgrid": False, "fixedrange": True}
+        layout["yaxis2"] = {"domain": [0, _RUG_TOP], "range": [-1, 1], **hidden}
+    return layout
 
 
-_RUG_AXIS: dict[str, Any] = {
-    "domain": [0, _RUG_TOP],
-    "range": [-1, 1],
-    "showticklabels": False,
-    "showgrid": False,
-    "fixedrange": True,
-}
-
-
-def _label(report: SessionReport, placed: Sequence[TrialRow], name: str) -> str:
-    may_win = [r for r in placed if not r.breaks_constraint]
-    kept, best = sum(r.keeps_quality is True for r in may_win), sum(r.on_front for r in placed)
-    return (
-        f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
-        f"{report.no_worse}, {best} on the Pareto front. {report.answer.sentence}"
-    )
-
-
-def _range(values: Iterable[float | None]) -> tuple[float, float]:
-    numbers = [value for value in values if value is not None] or [0.0, 1.0]
-    room = (max(numbers) - min(numbers)) * 0.06 or 0.01
-    return min(numbers) - room, max(numbers) + room
+def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> dict[int, tuple[Mark, Figure, Trace]]:
+    """Returns the baseline and the winner by number, each at the means of its runs, with its quality."""
+    rows, chosen = {r.number: r for r in placed}, {}
+    for mark, side in answer.sides(report):
+        speed, score, row = side.throughput, side.quality, rows.get(side.trial)
+        if speed is None or score is None or row is None:
+            continue
+        text = hover_text(row, report)
+        if max(side.runs, side.seeds) > 1:
+            rate = f"{words.rate(speed)} {report.unit}/s, {words.plural(side.runs, 'run')}"
+            seeds = words.plural(side.seeds, "seed")
+            reached = f"{words.metric(report.quality)} {words.score(score)}, {seeds}"
+            means = lines(f"{mark.label}, means of its runs", side.knobs, rate, reached)
+            text = f"<b>Trial {row.number}</b> {means}"
+        (trace,) = points([(mark, [row])], per_s, quality, report)
+        errors = {"error_x": _error(speed, mark.colour), "error_y": _error(score, mark.colour)}
+        trace |= {"x": [speed.value], "y": [score.value], "text": [text], **errors}
+        chosen[row.number] = mark, score, trace
+    return chosen
 
 
 def _error(figure: Figure, colour: str) -> dict[str, Any]:
@@ -182,7 +158,7 @@ def history(report: SessionReport) -> Plot | None:
         title="Throughput, trial by trial",
         axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
         label=label,
-        data=[*steps, *(points(rows, mark, lambda r: r.number, per_s, report) for mark, rows in groups)],
+        data=[*steps, *points(groups, lambda r: r.number, per_s, report)],
         layout={
             "height": 340,
             "xaxis": {"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},

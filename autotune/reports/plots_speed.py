@@ -11,7 +11,7 @@ from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import marks
 from autotune.reports.marks import Mark
-from autotune.reports.model import Predicted, SessionReport
+from autotune.reports.model import SessionReport
 from autotune.reports.plot import TRIALS, Plot, Table, Trace, horizontal, line, per_s, points
 
 _LIMIT = Mark("memory limit", "var(--ink)", "line")
@@ -30,33 +30,26 @@ def by_batch(report: SessionReport) -> list[Plot]:
 
 
 def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
-    groups, chosen = _by_precision(rows), _chosen(rows)
-    # Precisions stand side by side.
-    shifts: dict[str, float] = {name: _APART ** (n - (len(groups) - 1) / 2) for n, name in enumerate(groups)}
+    precisions, chosen = marks.by_precision(rows), _chosen(rows)
+    shifts: dict[int, float] = {}  # by trial: precisions stand side by side
     labels, lines = [], []
-    for name, group in groups.items():
-        mark = marks.precision(name)
+    for n, (mark, group) in enumerate(precisions):
+        shift: float = _APART ** (n - (len(precisions) - 1) / 2)
+        shifts |= {row.number: shift for row in group}
         best = {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
         size = max(best, key=lambda n: best[n])
         labels.append(f"{mark.label}: fastest at {size}, {words.rate(best[size])} {report.unit}/s")
-        lines.append(line(mark, [n * shifts[name] for n in best], list(best.values()), 1.2, opacity=0.5))
-
-    def place(row: TrialRow) -> float:
-        return _size(row) * shifts[marks.precision_of(row)]
-
-    by = "precision" if any(groups) else "size"
+        lines.append(line(mark, [n * shift for n in best], list(best.values()), 1.2, opacity=0.5))
+    groups = [*precisions, *chosen]
+    by = "size" if [mark for mark, _ in precisions] == [marks.precision("")] else "precision"
     return Plot(
         id="speed-by-batch",
         title="Throughput by micro-batch",
         axes=f"↑ {report.unit} per second. Lines join the fastest of each {by}.",
         label="; ".join(labels),
-        data=[
-            *lines,
-            *(points(group, marks.precision(name), place, per_s, report) for name, group in groups.items()),
-            *(points(group, mark, place, per_s, report) for mark, group in chosen),
-        ],
+        data=[*lines, *points(groups, lambda r: _size(r) * shifts[r.number], per_s, report)],
         layout={"height": 360, "xaxis": _axis(rows), "yaxis": {"rangemode": "tozero"}},
-        legend=(*map(marks.precision, groups), *(mark for mark, _ in chosen)),
+        legend=tuple(mark for mark, _ in groups),
         elsewhere=TRIALS,
     )
 
@@ -64,7 +57,6 @@ def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
 def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     measured = [r for r in rows if r.peak_memory_bytes is not None]
     full = [r for r in rows if r.peak_memory_bytes is None]
-    groups, chosen = _by_precision(measured), _chosen(measured)
     limit, highest = report.memory_limit_bytes, max((r.peak_memory_bytes or 0 for r in measured), default=0)
     unit, size = next(each for each in _UNITS if max(highest, limit or 0) >= each[1] or each[1] == 1)
     top = max(highest, limit or 0) / size or 1.0
@@ -78,29 +70,25 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
             horizontal(limit / size, _LIMIT.colour, "solid", 1.2),
             horizontal(allowed / size, _ALLOWED.colour, "dash", 1.2),
         ]
-    rising = words.plural(sum(r.memory_is_rising for r in measured), "trial")
-    caution = f" The peak of {rising} still rose at the end: it takes at least that much."
-    is_rising = any(r.memory_is_rising for r in measured)
-
-    def peak(row: TrialRow) -> float:
-        return (row.peak_memory_bytes or 0) / size
-
+    caution = ""
+    if rising := sum(r.memory_is_rising for r in measured):
+        trials = words.plural(rising, "trial")
+        caution = f" The peak of {trials} still rose at the end: it takes at least that much."
+    groups = [*marks.by_precision(measured), *_chosen(measured)]
+    failed = [(marks.OOM, full)] if full else []
     return Plot(
         id="memory-by-batch",
         title="Peak memory by micro-batch",
-        axes=f"↑ {unit}. Trials that ran out of memory are at the top.{caution if is_rising else ''}",
+        axes=f"↑ {unit}. Trials that ran out of memory are at the top.{caution}",
         label=f"{label}; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
         data=[
-            *(trace for each in report.predicted for trace in _prediction(each, size)),
-            *(points(group, marks.precision(n), _size, peak, report) for n, group in groups.items()),
-            *(points(group, mark, _size, peak, report) for mark, group in chosen),
-            *([points(full, marks.OOM, _size, lambda _: 1.07 * top, report)] if full else []),
+            *_predictions(report, size),
+            *points(groups, _size, lambda r: (r.peak_memory_bytes or 0) / size, report),
+            *points(failed, _size, lambda _: 1.07 * top, report),
         ],
         layout={"height": 360, "xaxis": _axis(rows), "yaxis": {"range": [0, 1.14 * top]}, "shapes": shapes},
         legend=(
-            *map(marks.precision, groups),
-            *(mark for mark, _ in chosen),
-            *([marks.OOM] if full else []),
+            *(mark for mark, _ in [*groups, *failed]),
             *([_PREDICTED] if report.predicted else []),
             *limits,
         ),
@@ -125,27 +113,24 @@ def _predicted(report: SessionReport) -> Table | None:
     return Table(head, rows, numeric=(0, 1)) if rows else None
 
 
-def _prediction(predicted: Predicted, unit_bytes: int) -> list[Trace]:
-    """Returns the predicted peak of a precision as a dashed line inside its interval."""
-    mark, sizes = marks.precision(predicted.precision), list(predicted.micro_batch_size)
-    peaks, low, high = (
-        [value / unit_bytes for value in each]
-        for each in (predicted.peak_bytes, predicted.low_bytes, predicted.high_bytes)
-    )
-    band = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
-    return [
-        band | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14},
-        line(replace(mark, symbol="dash"), sizes, peaks, 1.2),
-    ]
+def _predictions(report: SessionReport, unit_bytes: int) -> list[Trace]:
+    """Returns the predicted peaks of each precision as a dashed line inside its interval."""
+    traces = []
+    for each in report.predicted:
+        mark, sizes = marks.precision(each.precision), list(each.micro_batch_size)
+        peaks, low, high = (
+            [value / unit_bytes for value in values]
+            for values in (each.peak_bytes, each.low_bytes, each.high_bytes)
+        )
+        band = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
+        traces.append(band | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14})
+        traces.append(line(replace(mark, symbol="dash"), sizes, peaks, 1.2))
+    return traces
 
 
 def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
     """Returns baseline and winner, which are drawn over the markers of their precision."""
     return marks.grouped(r for r in rows if r.kind in {"baseline", "winner"})
-
-
-def _by_precision(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
-    return {name: [r for r in rows if marks.precision_of(r) == name] for name in marks.precisions(rows)}
 
 
 def _axis(rows: Sequence[TrialRow]) -> dict[str, Any]:
