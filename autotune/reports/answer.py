@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from autotune.core import units
 from autotune.display import words
@@ -61,16 +62,6 @@ _OF_WHOLE = {_WHOLE, _ELECTRICITY, _COST}
 _OPTIONAL = {"Evaluations", "Pauses", _RUN, _ELECTRICITY}  # not listed as unknown if missing
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of figure, and how to format it."""
-
-    name: str
-    over: str
-    figure: Callable[[Side], Figure | float | None]
-    form: FigureForm
-
-
 def is_better(report: SessionReport) -> bool:
     """Returns True if a trial seems better than the baseline, confirmed or not."""
     baseline, best = report.answer.baseline, report.answer.best
@@ -92,9 +83,8 @@ def lines(report: SessionReport) -> list[ComparedFigure]:
     """Returns the figures that are known for at least one side."""
     # Reaching a target sooner says nothing about the time of a whole training.
     hides_whole = report.target is not None and report.answer.prices is None
-    kinds = [kind for kind in _kinds(report) if not (hides_whole and kind.name in _OF_WHOLE)]
-    candidates = [_line(kind, report) for kind in kinds]
-    known = [line for line in candidates if {line.baseline, line.best} != {Cell()}]
+    every = [line for line in _every(report) if not (hides_whole and line.name in _OF_WHOLE)]
+    known = [line for line in every if {line.baseline, line.best} != {Cell()}]
     return [*known[:1], *fewer_samples(report), *known[1:]]
 
 
@@ -116,7 +106,7 @@ def fewer_samples(report: SessionReport) -> list[ComparedFigure]:
 def unknown(report: SessionReport) -> list[str]:
     """Returns the names of figures that were measured on neither side."""
     known = {line.name for line in lines(report)} | _OPTIONAL
-    return [kind.name for kind in _kinds(report) if kind.name not in known]
+    return [line.name for line in _every(report) if line.name not in known]
 
 
 def settings(report: SessionReport) -> list[Setting]:
@@ -134,7 +124,8 @@ def settings(report: SessionReport) -> list[Setting]:
     return sorted(rows, key=lambda setting: not setting.is_changed)
 
 
-def _kinds(report: SessionReport) -> list[_Kind]:
+def _every(report: SessionReport) -> list[ComparedFigure]:
+    """Returns all figures, unknown ones too."""
     result, limit = report.answer, report.memory_limit_bytes
     seeds = max((side.seeds for side in (result.baseline, result.best) if side), default=0)
     score = f"mean of {words.plural(seeds, 'seed')}" + ("; lower is better" if report.minimize else "")
@@ -145,55 +136,59 @@ def _kinds(report: SessionReport) -> list[_Kind]:
         length = f"{words.count(result.full_training_samples)} {report.unit}{counted}"
     pauses = "long steps at regular distances, of the full training, about"
     electricity = "of the GPU, over the full training, about"
-    kinds = [
-        _Kind("Throughput", speed, lambda s: s.throughput, words.rate),
-        _Kind(words.metric(report.quality), score, lambda s: s.quality, words.score),
-        _Kind(
+    line = partial(_line, report)
+    lines = [
+        line("Throughput", speed, lambda s: s.throughput, words.rate),
+        line(words.metric(report.quality), score, lambda s: s.quality, words.score),
+        line(
             _PEAK, f"of {words.memory(limit)}" if limit else "", lambda s: s.peak_memory_bytes, words.memory
         ),
-        _Kind("GPU utilisation", "", lambda s: s.gpu_percent, words.percent),
-        _Kind("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, words.share),
-        _Kind("CPU", "100% is one core", lambda s: s.cpu_percent, words.percent),
-        _Kind("Energy", f"per {report.each}", lambda s: s.joules_per_sample, words.energy),
-        _Kind("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
-        _Kind("Pauses", pauses, lambda s: s.pause_share or None, words.share),
-        _Kind(_WHOLE, length, _whole_s, words.duration),
-        _Kind(_RUN, "from start to end, about", lambda s: s.run_s, words.duration),
-        _Kind(_ELECTRICITY, electricity, lambda s: s.cost.kwh if s.cost else None, words.kilowatt_hours),
+        line("GPU utilisation", "", lambda s: s.gpu_percent, words.percent),
+        line("HFU", "of the device's peak FLOP/s", lambda s: s.mfu, words.share),
+        line("CPU", "100% is one core", lambda s: s.cpu_percent, words.percent),
+        line("Energy", f"per {report.each}", lambda s: s.joules_per_sample, words.energy),
+        line("Evaluations", "of the full training, about", lambda s: s.evaluation_share, words.share),
+        line("Pauses", pauses, lambda s: s.pause_share or None, words.share),
+        line(
+            _WHOLE,
+            length,
+            lambda s: s.cost.hours.scaled(3600.0) if s.cost else s.full_training_s,
+            words.duration,
+        ),
+        line(_RUN, "from start to end, about", lambda s: s.run_s, words.duration),
+        line(_ELECTRICITY, electricity, lambda s: s.cost.kwh if s.cost else None, words.kilowatt_hours),
     ]
     if prices := result.prices:
         form, per = words.money(prices.currency), {"hour": prices.per_hour, "kWh": prices.per_kwh}
         each = ", ".join(f"{form(price)} per {name}" for name, price in per.items() if price)
         over = f"of the full training, about; {each or 'nothing is to be paid'}"
-        kinds.append(_Kind(_COST, over, lambda s: s.cost.money if s.cost else None, form))
-    return kinds
+        lines.append(line(_COST, over, lambda s: s.cost.money if s.cost else None, form))
+    return lines
 
 
-def _whole_s(side: Side) -> Figure | float | None:
-    """Returns the duration of the full training in seconds, with its interval if known."""
-    return side.cost.hours.scaled(3600.0) if side.cost else side.full_training_s
-
-
-def _cell(kind: _Kind, side: Side | None) -> Cell:
-    """Returns e.g. `61.2`, with `± 0.8` in small print; for a peak, with its share of the limit."""
-    if side is None:
-        return Cell()
-    if kind.name == _PEAK:
-        part = f"({words.share(side.memory_share)})" if side.memory_share else ""
-        return Cell(words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising), part)
-    value, sign, half = kind.form(kind.figure(side)).partition(" ± ")
-    return Cell(value, f"± {half}" if sign else "")
-
-
-def _line(kind: _Kind, report: SessionReport) -> ComparedFigure:
-    sides, gain = (report.answer.baseline, report.answer.best), report.answer.speed
-    if kind.name == "Throughput" and gain is not None:
+def _line(
+    report: SessionReport,
+    name: str,
+    over: str,
+    figure: Callable[[Side], Figure | float | None],
+    form: FigureForm,
+) -> ComparedFigure:
+    """Returns a figure of both sides, with its half-interval or its share of the limit in small print."""
+    cells, values = [], []
+    for side in (report.answer.baseline, report.answer.best):
+        value = figure(side) if side else None
+        values.append(units.number(value.value if isinstance(value, Figure) else value))
+        text, sign, half = form(value).partition(" ± ")
+        detail = f"± {half}" if sign else ""
+        if name == _PEAK and side:
+            text = words.peak(side.peak_memory_bytes, is_rising=side.memory_is_rising)
+            detail = f"({words.share(side.memory_share)})" if side.memory_share else ""
+        cells.append(Cell(text, detail))
+    before, after = values
+    # For values below 0, such as a negated loss, a factor does not say which is larger.
+    factor = Cell(words.factor(after / before if before and before > 0 and after is not None else None))
+    if name == "Throughput" and (gain := report.answer.speed) is not None:
         interval = words.factor.interval(gain)
         factor = Cell(words.factor(gain), f"({interval})" if interval else "")
-    else:
-        figures = (kind.figure(side) if side else None for side in sides)
-        before, after = (units.number(f.value if isinstance(f, Figure) else f) for f in figures)
-        # For values below 0, such as a negated loss, a factor does not say which is larger.
-        factor = Cell(words.factor(after / before if before and before > 0 and after is not None else None))
-    theirs, ours = (_cell(kind, side) for side in sides)
-    return ComparedFigure(kind.name, kind.over, theirs, ours, factor)
+    baseline, best = cells
+    return ComparedFigure(name, over, baseline, best, factor)

@@ -6,7 +6,6 @@ from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
 from autotune.display import words
 from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
-from autotune.memory.memory_peaks import Prediction
 from autotune.reports.plot import Table
 
 TITLE = "On another GPU"
@@ -19,22 +18,18 @@ def table(forecast: MemoryForecast) -> Table:
 
 
 def _row(fit: Fit) -> tuple[str, ...]:
-    memory = units.format_bytes(fit.memory_bytes)
-    if fit.config is None or fit.peak is None:
+    memory, peak = units.format_bytes(fit.memory_bytes), fit.peak
+    if fit.config is None or peak is None:
         return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0])
     batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", changed")
     size, accumulation, rate = (
         words.setting(fit.config[name]) if name in fit.config else words.NOTHING
         for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
     )
-    return memory, size, accumulation, batch, rate, _peak(fit.peak)
-
-
-def _peak(peak: Prediction) -> str:
-    """Returns e.g. `2.4 GiB (2.1 to 2.8)`; an end of the interval has a unit only if that differs."""
     expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
-    unit = f" {expected.split()[1]}"
-    return f"{expected} ({' to '.join(end.removesuffix(unit) for end in ends)})"
+    unit = f" {expected.split()[1]}"  # an end of the interval has a unit only if that differs
+    interval = " to ".join(end.removesuffix(unit) for end in ends)
+    return memory, size, accumulation, batch, rate, f"{expected} ({interval})"
 
 
 def notes(forecast: MemoryForecast) -> Iterator[str]:

@@ -21,7 +21,6 @@ from autotune.reports.model import Compared, Predicted, SessionReport, Skipped
 from autotune.reports.recommendation import answer
 from autotune.space import configurations
 from autotune.space.sections import Objective
-from autotune.space.space import Space
 from autotune.storage.store import Options
 from autotune.storage.study_file import SearchPlan
 from autotune.workloads.base import OwnSection, Workload
@@ -60,6 +59,7 @@ def report(facts: SessionFacts) -> SessionReport:
     limits = [limit for t in history.trials if (limit := t.measurement.memory_limit_bytes)]
     limit = min(limits, default=facts.options.memory_limit_bytes)  # as the memory model has it
     goal, models = space.objective, facts.compared.models
+    asks_quality = goal.target is not None or not goal.takes_any_quality
     noise = quality.noise([history.runs_of(trial.number) for trial in history.searched])
     return SessionReport(
         session=str(facts.path),
@@ -75,7 +75,7 @@ def report(facts: SessionFacts) -> SessionReport:
         planned=facts.plan.trials,
         seconds=facts.plan.spent_s or sum(t.seconds for t in history.trials),
         answer=result,
-        least_quality=_least_quality(history),
+        least_quality=quality.in_users_sign(history.least_quality, goal) if asks_quality else None,
         trials=rows.rows(history, result.best.trial if result.best and not result.is_open else None),
         predicted=predicted(result.best.config, history, limit) if result.best else (),
         ablation=tuple(ablation.steps(history)),
@@ -103,14 +103,6 @@ def _elsewhere(history: History) -> MemoryForecast | None:
         return None
     forecast = memory_forecast.forecast(recommended[0], history)
     return forecast if forecast.is_of_gpu else None
-
-
-def _least_quality(history: History) -> float | None:
-    """Returns the worst quality that a winner may have; None if any will do, or it is unknown."""
-    goal = history.space.objective
-    if goal.takes_any_quality and goal.target is None:
-        return None
-    return quality.in_users_sign(history.least_quality, goal)
 
 
 def _going_on(facts: SessionFacts, resume: str) -> str:
@@ -167,21 +159,21 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
     knob = space.drawn_knobs.get(PRECISION)
     precisions = (knob.drawn_from.choice if knob else None) or ()
     configs: list[Config] = [{**config, PRECISION: precision} for precision in precisions] or [config]
-    peaks = [_predicted(model, chosen, space) for chosen in configs]
-    return tuple(p for p in peaks if p.micro_batch_size)
-
-
-def _predicted(model: MemoryModel, config: Config, space: Space) -> Predicted:
-    sizes = space.micro_batch_sizes
-    predictions = [(size, model.predict(configurations.resized(space, config, size))) for size in sizes]
-    peaks = [(size, peak) for size, peak in predictions if peak is not None]
-    return Predicted(
-        precision=str(config.get(PRECISION, "")),
-        micro_batch_size=tuple(size for size, _ in peaks),
-        peak_bytes=tuple(peak.expected_bytes for _, peak in peaks),
-        low_bytes=tuple(peak.low_bytes for _, peak in peaks),
-        high_bytes=tuple(peak.high_bytes for _, peak in peaks),
-    )
+    rows = []
+    for chosen in configs:
+        sizes = {size: configurations.resized(space, chosen, size) for size in space.micro_batch_sizes}
+        predictions = {size: model.predict(resized) for size, resized in sizes.items()}
+        peaks = {size: peak for size, peak in predictions.items() if peak is not None}
+        row = Predicted(
+            precision=str(chosen.get(PRECISION, "")),
+            micro_batch_size=tuple(peaks),
+            peak_bytes=tuple(peak.expected_bytes for peak in peaks.values()),
+            low_bytes=tuple(peak.low_bytes for peak in peaks.values()),
+            high_bytes=tuple(peak.high_bytes for peak in peaks.values()),
+        )
+        if peaks:
+            rows.append(row)
+    return tuple(rows)
 
 
 def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
@@ -193,22 +185,13 @@ def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tupl
     groups: dict[str, list[RejectedSuggestion]] = {}
     for one in passed_over:
         groups.setdefault(words.without_figures(one.reason), []).append(one)
-    reasons = [
-        Skipped(
-            reason=reason,
-            count=len(group),
-            saved_s=len({settings_key(one.config, ()) for one in group}) * _trial_s(group[0].kind, history),
-            example=group[0].reason,
-        )
-        for reason, group in groups.items()
-    ]
-    return tuple(sorted(reasons, key=lambda s: s.count, reverse=True))
-
-
-def _trial_s(kind: RejectedFor, history: History) -> float:
-    """Returns the mean seconds of trials that ended for this reason, or of all if none did."""
-    if kind is RejectedFor.LIMITS:
-        return 0.0
     ended = [t for t in history.searched if t.outcome is not None]
-    alike = [t for t in ended if (t.out_of_memory if kind is RejectedFor.MEMORY else t.stopped)]
-    return objective.mean([t.seconds for t in alike or ended]) or 0.0
+    full = [t for t in ended if t.out_of_memory] or ended
+    alike = {RejectedFor.LIMITS: [], RejectedFor.MEMORY: full}
+    stopped = [t for t in ended if t.stopped] or ended
+    reasons = []
+    for reason, group in groups.items():
+        configs = {settings_key(one.config, ()) for one in group}
+        trial_s = objective.mean([t.seconds for t in alike.get(group[0].kind, stopped)]) or 0.0
+        reasons.append(Skipped(reason, len(group), len(configs) * trial_s, example=group[0].reason))
+    return tuple(sorted(reasons, key=lambda s: s.count, reverse=True))

@@ -17,8 +17,12 @@ def render(report: SessionReport) -> str:
     """Returns the answer of a session, with its evidence."""
     result = report.answer
     own = [table for table in report.own.tables if not table.is_detail] if report.own else []
+    other_gpus = []
+    if forecast := report.elsewhere:
+        notes = [f"- {_text(note)}" for note in elsewhere.notes(forecast)]
+        other_gpus = [[f"{elsewhere.TITLE}:"], _table(elsewhere.table(forecast)), notes]
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
-    return _joined(
+    blocks = [
         [f"## autotune: {_text(report.session)}"],
         [_text(result.promise)] if result.promise else [],
         [_text(result.sentence)],
@@ -27,10 +31,11 @@ def render(report: SessionReport) -> str:
         [_text(report.which_precision.sentence)] if report.which_precision else [],
         _table(tables.scores(report)) if report.compared else [],
         *(_table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows)))) for one in own),
-        *_elsewhere(report),
+        *other_gpus,
         _code(result.commands),
         [_text("; ".join([*facts, f"{report.samples_per_trial:,} {report.unit} per trial"]))],
-    )
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _sides(report: SessionReport) -> list[str]:
@@ -46,16 +51,6 @@ def _sides(report: SessionReport) -> list[str]:
     return _table(Table(("figure", "baseline"), tuple(row[:2] for row in rows)))
 
 
-def _elsewhere(report: SessionReport) -> list[list[str]]:
-    if report.elsewhere is None:
-        return []
-    return [
-        [f"{elsewhere.TITLE}:"],
-        _table(elsewhere.table(report.elsewhere)),
-        [f"- {_text(note)}" for note in elsewhere.notes(report.elsewhere)],
-    ]
-
-
 def _code(commands: Sequence[str]) -> list[str]:
     """Returns commands in a code block that nothing in them can close."""
     lines = [printable(command) for command in commands]
@@ -63,14 +58,8 @@ def _code(commands: Sequence[str]) -> list[str]:
     return [f"{fence}sh", *lines, fence] if lines else []
 
 
-def _joined(*blocks: Sequence[str]) -> str:
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-
-def _table(table: Table | None) -> list[str]:
+def _table(table: Table) -> list[str]:
     """Returns a table as lines; every column but the first is right-aligned."""
-    if table is None:
-        return []
     ruler = ["---", *(["---:"] * (len(table.head) - 1))]
     head, *rows = ([_text(cell) for cell in line] for line in (table.head, *table.rows))
     return [f"| {' | '.join(line)} |" for line in (head, ruler, *rows)]

@@ -7,7 +7,6 @@ hash, and no request.
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -34,38 +33,6 @@ from autotune.reports import (
 from autotune.reports.model import SessionReport
 from autotune.reports.plot import Plot
 
-
-def render(report: SessionReport) -> str:
-    """Returns the whole page."""
-    plots = plots_of(report)
-    plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
-    library, script = script_of(plotly.read_text(encoding="utf-8")), script_of(asset("report.js"))
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            path=quoted(report.session),
-            report=report,
-            plots=plots,
-            sections=sections(report),
-            figures=_json(plots),
-            library=library,
-            script=script,
-            style=Markup(asset("report.css")),  # noqa: S704 - the package's own
-            policy=policy([library, script]),
-        )
-    )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page."""
-
-    name: str  # its ID and its template
-    number: int
-    label: str  # its entry in the navigation
-
-
 _LABELS = {
     "answer": "Answer",
     "front": "Trade-off",
@@ -78,37 +45,62 @@ _LABELS = {
 }
 
 
+@dataclass(frozen=True)
+class Section:
+    """A section of the page."""
+
+    name: str  # its ID and its template
+    number: int
+    label: str  # its entry in the navigation
+
+
+def render(report: SessionReport) -> str:
+    """Returns the whole page."""
+    plots = plots_of(report)
+    figures = {plot.id: plot.figure for place in plots.values() for plot in place}
+    templates = resources.files("autotune.reports") / "templates"
+    plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
+    library, script = (
+        _script(file.read_text(encoding="utf-8")) for file in (plotly, templates / "report.js")
+    )
+    style = (templates / "report.css").read_text(encoding="utf-8")
+    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in (library, script))
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        path=quoted(report.session),
+        report=report,
+        plots=plots,
+        sections=sections(report),
+        figures=htmlsafe_json_dumps(figures, separators=(",", ":"), allow_nan=False, ensure_ascii=False),
+        library=library,
+        script=script,
+        style=Markup(style),  # noqa: S704 - the package's own
+        policy=policy,
+    )
+
+
 def sections(report: SessionReport) -> list[Section]:
-    """Returns the sections, numbered from 1."""
-    labels = _section_labels(report)
-    return [Section(name, number, label) for number, (name, label) in enumerate(labels.items(), start=1)]
-
-
-def _section_labels(report: SessionReport) -> dict[str, str]:
-    """Returns the labels of the sections that a session can have, by name.
+    """Returns the sections that a session can have, numbered from 1.
 
     The section on speed stays until a trial is measured.
     """
-    labels = dict(_LABELS)
-    if report.own:
-        labels["own"] = report.own.title
-    else:
-        del labels["own"]
-    if report.elsewhere is None:
-        del labels["elsewhere"]
+    labels = _LABELS | {"own": report.own.title if report.own else ""}
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)
     by_phase = any(side.step_s for _, side in answer.sides(report))
     has_speed = by_batch or by_phase or bool(report.ablation) or answer.is_recommended(report)
-    if is_measured and not has_speed:
-        del labels["speed"]
-    return labels
-
-
-def _json(plots: Mapping[str, Sequence[Plot]]) -> Markup:
-    """Returns the figures of all plots as JSON that is safe inside a script element."""
-    figures = {plot.id: plot.figure for place in plots.values() for plot in place}
-    return htmlsafe_json_dumps(figures, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    missing = {
+        "own": report.own is None,
+        "elsewhere": report.elsewhere is None,
+        "speed": is_measured and not has_speed,
+    }
+    names = [name for name in labels if not missing.get(name)]
+    return [Section(name, number, labels[name]) for number, name in enumerate(names, start=1)]
 
 
 def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
@@ -128,9 +120,9 @@ def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
 
 
 @cache
-def environment() -> Environment:
+def _environment() -> Environment:
     """Returns the Jinja environment of this package's templates; it escapes values."""
-    filled_in = Environment(
+    environment = Environment(
         loader=PackageLoader("autotune.reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -138,14 +130,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    filled_in.globals |= {
+    environment.globals |= {
         "answer": answer,
         "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
         "words": words,
     }
-    return filled_in
+    return environment
 
 
 def _finalize(value: Any) -> Any:
@@ -153,22 +145,7 @@ def _finalize(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def asset(name: str) -> str:
-    """Returns a file of the templates' directory as text."""
-    return (resources.files("autotune.reports") / "templates" / name).read_text(encoding="utf-8")
-
-
-def script_of(text: str) -> Markup:
+def _script(text: str) -> Markup:
     """Escapes what HTML would read as the start or end of a script; JavaScript reads it unchanged."""
     safe = re.sub(r"<(?=/?script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     return Markup(safe)  # noqa: S704 - the package's own, and plotly's
-
-
-def policy(scripts: Sequence[str]) -> str:
-    """Returns a Content-Security-Policy that allows only `scripts`, and no request."""
-    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )

@@ -24,12 +24,11 @@ def trial_counts(report: SessionReport) -> str:
 
 def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]]:
     """Returns every trial with its mark and the table cells that follow its number and outcome."""
-    return [(marks.trial(row), row, _cells(row)) for row in report.trials]
-
-
-def _cells(row: TrialRow) -> tuple[str, ...]:
-    figures = words.rate(row.throughput), words.factor(row.factor), words.score(row.quality)
-    return (*figures, row.peak, words.duration(row.seconds))
+    rows: list[tuple[Mark, TrialRow, tuple[str, ...]]] = []
+    for row in report.trials:
+        figures = words.rate(row.throughput), words.factor(row.factor), words.score(row.quality)
+        rows.append((marks.trial(row), row, (*figures, row.peak, words.duration(row.seconds))))
+    return rows
 
 
 def remarks(row: TrialRow) -> str:
@@ -48,17 +47,10 @@ def remarks(row: TrialRow) -> str:
 
 def outcomes(report: SessionReport) -> Table:
     """Returns how many trials ended in each way, why, and the time that they took and saved."""
-    groups = marks.grouped(report.trials, marks.outcome)
-    rows = [
-        (
-            mark.label,
-            str(len(ended)),
-            words.duration(sum(r.seconds for r in ended)),
-            _about(sum(r.saved_s for r in ended)),
-            _reasons(ended),
-        )
-        for mark, ended in reversed(groups)
-    ]
+    rows = []
+    for mark, ended in reversed(marks.grouped(report.trials, marks.outcome)):
+        took, saved = words.duration(sum(r.seconds for r in ended)), _about(sum(r.saved_s for r in ended))
+        rows.append((mark.label, str(len(ended)), took, saved, _reasons(ended)))
     head = ("outcome", "trials", "took", "time saved, about", "reasons")
     return Table(head, tuple(rows), numeric=(1, 2, 3))
 
@@ -148,8 +140,13 @@ def search_scores(report: SessionReport) -> Table | None:
 def facts(report: SessionReport) -> list[tuple[str, list[str]]]:
     """Returns the goal of the search, the origin of the figures, and cautions, each under its heading."""
     limit = "" if report.memory_limit_bytes is None else f" of {words.memory(report.memory_limit_bytes)}"
+    name, goal = words.metric(report.quality), f"the highest throughput with {report.no_worse}"
+    if report.target is not None:
+        goal = f"the fewest seconds of training to {name} {report.target:g}"
+    elif report.select == "pareto":
+        goal = f"the best trade-offs between throughput and {name}, and of these {goal}"
     parts = [
-        ("goal", [_sought(report)]),
+        ("goal", [goal]),
         ("trials planned", [words.count(report.planned)]),
         (f"{report.unit} per trial", [words.count(report.samples_per_trial)]),
         ("constraints", [f"{name} {text}" for name, text in report.constraints.items()]),
@@ -158,16 +155,6 @@ def facts(report: SessionReport) -> list[tuple[str, list[str]]]:
         ("warnings", list(report.answer.cautions)),
     ]
     return [(name, texts) for name, texts in parts if texts]
-
-
-def _sought(report: SessionReport) -> str:
-    name = words.metric(report.quality)
-    if report.target is not None:
-        return f"the fewest seconds of training to {name} {report.target:g}"
-    fastest = f"the highest throughput with {report.no_worse}"
-    if report.select == "pareto":
-        return f"the best trade-offs between throughput and {name}, and of these {fastest}"
-    return fastest
 
 
 def _label(name: str) -> str:
