@@ -1,7 +1,7 @@
 """Cautions about the figures of a search, and what a training spends outside its steps. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
@@ -19,8 +19,9 @@ _WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
 
 
 def cautions(history: History) -> list[str]:
-    """Returns the reasons to trust the figures less."""
-    lines, trials = [], history.trials
+    """Returns the finalists that were not confirmed, and the reasons to trust the figures less."""
+    lines = [f"Trial {t.number} was not confirmed: {reason}." for t, reason in confirm.refuted(history)]
+    trials = history.trials
     if apart := history.speeds.disagreements():
         slower, faster, share = apart[0]
         lines.append(
@@ -30,11 +31,26 @@ def cautions(history: History) -> list[str]:
     throttled = [t for t in trials if t.measurement.throttled]
     if throttled:
         lines.append(f"Slowed down by heat: trials {_numbers(throttled)}.")
-    lines += [_contention(resource, disturbed) for resource, disturbed in _disturbed(trials).items()]
+    for resource, disturbed in _disturbed(trials).items():
+        during = f"trial {disturbed[0].number}"
+        if len(disturbed) > 1:
+            most = max(disturbed, key=lambda t: t.measurement.others[resource]).number
+            during = f"trials {_numbers(disturbed)} (most in trial {most})"
+        used = f"{_share(resource, disturbed)} of this machine's {resource}"
+        lines.append(f"Other programs used {used} during {during}.")
     best = confirm.recommended(history)
     trusted = {t.number: t for t in (history.baseline, best[0] if best else None) if t is not None}
     lines += [text for t in trusted.values() if (text := _leak(t, history))]
-    return [*lines, *_breaking(history), *unused_settings(history)]
+    broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
+    if 0 in broken:
+        lines.append(f"The baseline itself violates a constraint: {broken.pop(0)}.")
+    if broken:
+        first, why = next(iter(broken.items()))
+        ruled_out = f"trial {first} ({why})"
+        if len(broken) > 1:
+            ruled_out = f"trials {', '.join(map(str, broken))} (trial {first}: {why})"
+        lines.append(f"Your constraints rule out {ruled_out}.")
+    return [*lines, *unused_settings(history)]
 
 
 def _leak(trial: Trial, history: History) -> str | None:
@@ -54,27 +70,6 @@ def contention(rests_on: Sequence[Trial]) -> str:
     """Returns `while other programs used 38% of the CPUs`: the most during trials that a claim rests on."""
     used = [f"{_share(resource, each)} of the {resource}" for resource, each in _disturbed(rests_on).items()]
     return f"while other programs used {' and '.join(used)}" if used else ""
-
-
-def _breaking(history: History) -> list[str]:
-    """Names the trials that a constraint rules out, and the baseline if it violates one itself."""
-    broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
-    lines = [f"The baseline itself violates a constraint: {broken.pop(0)}."] if 0 in broken else []
-    if len(broken) > 1:
-        numbers, first = ", ".join(map(str, broken)), min(broken)
-        lines.append(f"Your constraints rule out trials {numbers} (trial {first}: {broken[first]}).")
-    elif broken:
-        lines += [f"Your constraints rule out trial {number} ({why})." for number, why in broken.items()]
-    return lines
-
-
-def _contention(resource: str, trials: Sequence[Trial]) -> str:
-    """Returns `Other programs used up to 38% of this machine's CPUs during trials 0, 3 (most in ...).`."""
-    used = f"Other programs used {_share(resource, trials)} of this machine's {resource} during"
-    if len(trials) == 1:
-        return f"{used} trial {trials[0].number}."
-    most = max(trials, key=lambda t: t.measurement.others[resource]).number
-    return f"{used} trials {_numbers(trials)} (most in trial {most})."
 
 
 def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
@@ -98,39 +93,26 @@ def _numbers(trials: Sequence[Trial]) -> str:
 
 def unused_settings(history: History) -> list[str]:
     """Returns the settings that the workload seems to ignore: its seed, or a knob that changes no figure."""
+    alike: dict[object, list[Trial]] = defaultdict(list)
+    for trial in history.trials:
+        figures = _figures(trial.measurement)
+        # A collapsed model proves nothing.
+        if trial.completed and figures is not None and objective.no_quality(trial.measurement) is None:
+            alike[figures].append(trial)
     lines, same_figures = dict[str, str](), history.space.known.same_figures
-    for group in _with_equal_figures(history.trials):
+    for group in alike.values():
         first: dict[tuple[str, Key], Trial] = {}
         for trial in group:
             for knob in ["", *(name for name in trial.config if name not in same_figures)]:
                 one = first.setdefault((knob, settings_key(trial.config, {knob})), trial)
-                if _differ(one, trial, knob):
-                    lines.setdefault(knob, _unused(f"{one.number} and {trial.number}", printable(knob)))
+                pair, same = f"{one.number} and {trial.number}", "exactly the same figures"
+                if not knob and one.seed != trial.seed:
+                    question = "does the training use its seed?"
+                    lines.setdefault("", f"Trials {pair} have different seeds and {same}: {question}")
+                elif knob and repr(one.config[knob]) != repr(trial.config[knob]):
+                    changes = f"{printable(knob)} changes nothing"
+                    lines.setdefault(knob, f"{changes}: trials {pair} differ only in it and have {same}.")
     return list(lines.values())
-
-
-def _with_equal_figures(trials: Sequence[Trial]) -> Iterable[list[Trial]]:
-    """Groups completed trials with equal scores, or equal curves; a collapsed model proves nothing."""
-    groups: dict[object, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        figures = _figures(trial.measurement)
-        if trial.completed and figures is not None and objective.no_quality(trial.measurement) is None:
-            groups[figures].append(trial)
-    return groups.values()
-
-
-def _differ(one: Trial, other: Trial, knob: str) -> bool:
-    """Returns True if two trials differ in the value of `knob`, or in their seeds if `knob` is empty."""
-    if knob:
-        return repr(one.config[knob]) != repr(other.config[knob])
-    return one.seed != other.seed
-
-
-def _unused(pair: str, knob: str) -> str:
-    same = "exactly the same figures"
-    if not knob:
-        return f"Trials {pair} have different seeds and {same}: does the training use its seed?"
-    return f"{knob} changes nothing: trials {pair} differ only in it and have {same}."
 
 
 def _figures(measurement: Measurement) -> object:

@@ -147,22 +147,22 @@ class LineScreen(Screen):
 
     def ended(self, trial: Trial) -> None:
         super().ended(trial)
-        self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {self._figures(trial)}")
+        row, target = rows.row(trial, self._history), self.space.objective.target
+        if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
+            figures = f"{view.knobs(trial.config)}, {trial.outcome.reason}"
+        elif trial.kind is TrialKind.RACE:
+            figures = view.race_result(trial)
+        else:
+            figures = row.line(self.space.unit, self.space.objective.quality)
+            if row.factor and trial.original:
+                reaches = "" if target is None else "reaches the target "
+                figures += f", {reaches}{words.factor(row.factor)} as fast as the baseline"
+            if row.reason:
+                figures += f"; cannot win: {row.reason}"
+        self.note(f"{self._clock()} trial {trial.number} {trial.outcome}: {figures}")
 
     def _clock(self) -> str:
         return f"[{units.format_seconds(self._spent_s()):>7}]"
-
-    def _figures(self, trial: Trial) -> str:
-        if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
-            return f"{view.knobs(trial.config)}, {trial.outcome.reason}"
-        if trial.kind is TrialKind.RACE:
-            return view.race_result(trial)
-        row, target = rows.row(trial, self._history), self.space.objective.target
-        figures = row.line(self.space.unit, self.space.objective.quality)
-        if row.factor and trial.original:
-            reaches = "" if target is None else "reaches the target "
-            figures += f", {reaches}{words.factor(row.factor)} as fast as the baseline"
-        return f"{figures}; cannot win: {row.reason}" if row.reason else figures
 
 
 class Picture(LineScreen):

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -82,18 +82,12 @@ def _searching(
         return None
     more, mean_s = len(running) + to_come, statistics.fmean(took)
     fewest = to_come if math.isinf(size) else waiting
-    begun_s = sum(_left_s(seconds, took) for seconds in running)
+    begun_s = 0.0
+    for seconds in running:  # if no trial took longer, half as long again is the least wrong guess
+        longer = [t - seconds for t in took if t > seconds]
+        begun_s += statistics.fmean(longer) if longer else seconds / 2
     spread_s = _DEVIATIONS * statistics.stdev(took) * more * math.sqrt(1 / more + 1 / len(took))
     return max(0.0, begun_s + fewest * mean_s - spread_s), begun_s + to_come * mean_s + spread_s
-
-
-def _left_s(seconds: float, took: Sequence[float]) -> float:
-    """Returns the seconds left of a trial that has run for `seconds`, from the trials that took longer.
-
-    If none did, it is half of `seconds`: the least wrong guess from its own length alone.
-    """
-    longer = [t - seconds for t in took if t > seconds]
-    return statistics.fmean(longer) if longer else seconds / 2
 
 
 def _confirming_s(history: History, *, is_searched: bool) -> float | None:

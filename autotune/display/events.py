@@ -17,7 +17,6 @@ from autotune.judging.accounts import costs, overhead
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
-from autotune.system.node_kinds import ClusterNode
 
 _ENDED = (
     *("status", "failure", "stopped_for", "reason", "samples", "throughput", "quality"),
@@ -84,19 +83,25 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
     }
 
 
-def _node(node: ClusterNode) -> dict[str, Any]:
-    """Returns a node of a cluster, and why no trial runs on it; null if trials may run there."""
-    kind = {name: getattr(node.kind, name) for name in ("device", "driver", "probe_s")}
-    return {"name": node.name, **kind, "cpus": node.cpus, "gpus": node.gpus, "left_out": node.fault or None}
-
-
 def status(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the whole snapshot."""
     space, plan = snapshot.space, snapshot.plan
+    nodes = [
+        {
+            "name": node.name,
+            "device": node.kind.device,
+            "driver": node.kind.driver,
+            "probe_s": node.kind.probe_s,
+            "cpus": node.cpus,
+            "gpus": node.gpus,
+            "left_out": node.fault or None,
+        }
+        for node in (snapshot.cluster.nodes if snapshot.cluster else ())
+    ]
     return {
         "session": snapshot.session,
         "device": snapshot.device,
-        "nodes": [_node(node) for node in snapshot.cluster.nodes] if snapshot.cluster else [],
+        "nodes": nodes,
         "state": snapshot.state,
         "planned": plan.trials,
         "passed_over": len(snapshot.passed_over),

@@ -12,7 +12,6 @@ from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
-from autotune.space.space import Space
 
 _STOPPED_FOR = {
     StoppedFor.SLOW: "another is certainly faster",
@@ -93,6 +92,9 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
     if trial.repeat:
         throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
     score = quality.in_users_sign(reached, space.objective)
+    saved_s = 0.0
+    if trial.stopped and trial.kind is TrialKind.SEARCHED and m.samples:  # the rest, at the same pace
+        saved_s = max(0.0, trial.seconds / m.samples * space.budget.samples_per_trial - trial.seconds)
     return TrialRow(
         number=trial.number,
         kind="winner" if trial.number == winner and trial.number else view.kind(trial),
@@ -113,7 +115,7 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
         memory_share=objective.memory_share(memory),
         samples=m.samples,
         seconds=trial.seconds,
-        saved_s=_saved_s(trial, space),
+        saved_s=saved_s,
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,
@@ -143,11 +145,3 @@ def _keeps_quality(trial: Trial, score: float | None, history: History) -> bool 
     if trial.repeat or goal.target is not None:
         return history.keeps_quality(trial)
     return not trial.number or goal.takes_any_quality or goal.turned(score) >= least
-
-
-def _saved_s(trial: Trial, space: Space) -> float:
-    """Returns the seconds that the rest of a stopped trial would have taken at the same pace."""
-    samples = trial.measurement.samples
-    if not trial.stopped or trial.kind is not TrialKind.SEARCHED or not samples:
-        return 0.0
-    return max(0.0, trial.seconds / samples * space.budget.samples_per_trial - trial.seconds)

@@ -1,11 +1,10 @@
 """A search at one moment, whether it runs in this process, in another one, or has ended."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from autotune.core.trial import RejectedSuggestion, Trial
 from autotune.display import advice, estimate
@@ -105,14 +104,10 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
         return RunningTrial(trial, INTERRUPTED, seconds_of(records))
     if not records and session.cluster is not None:
         return RunningTrial(trial, Phase.WAITING, 0.0)
-    silent_s = _silent_s(records)
+    silent_s = 0.0  # since the last record
+    if mark := next(
+        (r for r in reversed(records) if is_mark(r)), None
+    ):  # its attempt's clock and this machine's
+        last_s = mark["clock_s"] if is_mark(records[-1]) else records[-1]["at_s"]
+        silent_s = max(0.0, time.time() - float(mark["attempt"]) - float(last_s - mark["clock_s"]))
     return RunningTrial(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
-
-
-def _silent_s(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns the seconds since the last record; the attempt's mark relates its clock to this machine's."""
-    mark = next((r for r in reversed(records) if is_mark(r)), None)
-    if mark is None:
-        return 0.0
-    last_s = mark["clock_s"] if is_mark(records[-1]) else records[-1]["at_s"]
-    return max(0.0, time.time() - float(mark["attempt"]) - float(last_s - mark["clock_s"]))

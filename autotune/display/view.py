@@ -7,14 +7,13 @@ from pathlib import Path
 
 from autotune.core import units
 from autotune.core.errors import printable
-from autotune.core.measurement import Measurement
 from autotune.core.settings import ACCUMULATION, COMMON, MICRO_BATCH, PRECISION, Config, Setting
 from autotune.core.shell import quoted
 from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import advice, words
 from autotune.display.cautions import cautions, contention, spending
 from autotune.judging.accounts import costs, overhead, reasons
-from autotune.judging.decisions import claims, confirm, objective
+from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions import quality as qualities
 from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
@@ -41,7 +40,12 @@ def knobs(config: Config) -> str:
         parts.append(batch(rest.pop(MICRO_BATCH), rest.pop(ACCUMULATION, None) or 1))
     if PRECISION in rest:
         parts.append(str(rest.pop(PRECISION)))
-    parts += [_knob(name, value) for name, value in rest.items() if value is not False]
+    for name, value in rest.items():
+        if value is True:
+            parts.append(name)
+        elif value is not False:
+            text = f"{float(f'{value:.2g}'):g}" if isinstance(value, float) else str(value)
+            parts.append(f"{COMMON[name].short or name} {text}")
     return printable(" ".join(parts))
 
 
@@ -52,23 +56,10 @@ def batch(size: Setting, accumulation: Setting) -> str:
     return f"batch {int(size or 0) * int(accumulation or 1)} ({accumulation} x {size} accumulated)"
 
 
-def _knob(name: str, value: Setting) -> str:
-    if value is True:
-        return name
-    text = f"{float(f'{value:.2g}'):g}" if isinstance(value, float) else str(value)
-    return f"{COMMON[name].short or name} {text}"
-
-
 def _measured(trial: Trial, history: History) -> tuple[str, str]:
     figure = history.quality(trial)
     quality = qualities.in_users_sign(figure.value if figure else None, history.space.objective)
     return words.rate(history.throughput(trial)), words.score(quality)
-
-
-def memory(measured: Measurement) -> str:
-    """Returns `2.4 GiB (31%)`: the peak of a run, and its share of the trial's limit."""
-    share = objective.memory_share(measured)
-    return words.peak(measured.peak_memory_bytes, share, is_rising=measured.memory_is_rising)
 
 
 def name(trial: Trial) -> str:
@@ -122,9 +113,10 @@ def count_others(kinds: Iterable[str]) -> str:
     """Returns `1 speed comparison, 7 runs with another seed`: what was run besides the searched trials."""
     counted, with_seed = Counter(kinds), " with another seed"
     nouns = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
-    return ", ".join(
+    parts = (
         words.plural(counted[each], noun) + more for each, (noun, more) in nouns.items() if counted[each]
     )
+    return ", ".join(parts)
 
 
 def gain(trial: Trial, history: History) -> str:
@@ -145,18 +137,15 @@ def gain(trial: Trial, history: History) -> str:
 
 def speedup(factor: Figure | None) -> str:
     """Returns `2.26x faster`, or `0.87x as fast`."""
-    return f"{words.factor(factor)} {'faster' if _is_gain(factor) else 'as fast'}"
-
-
-def _is_gain(factor: Figure | None) -> bool:
-    """Returns True if two decimals show a gain."""
-    return factor is not None and round(factor.value, 2) > 1
+    is_gain = factor is not None and round(factor.value, 2) > 1  # two decimals show it
+    return f"{words.factor(factor)} {'faster' if is_gain else 'as fast'}"
 
 
 def _reaches(factor: Figure | None, goal: Objective) -> str:
     """Returns `reaches bleu_4 0.15 2.26x faster than the baseline`."""
-    than = "than" if _is_gain(factor) else "as"
-    return f"reaches {goal.quality} {goal.target:g} {speedup(factor)} {than} the baseline"
+    faster = speedup(factor)
+    than = "than" if faster.endswith("faster") else "as"
+    return f"reaches {goal.quality} {goal.target:g} {faster} {than} the baseline"
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:
@@ -168,7 +157,7 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
     if space.objective.select == "pareto":
         lines.append(f"Best trade-offs between speed and {space.objective.quality}, fastest first:")
         lines += [f"  trial {t.number}, {knobs(t.config)}: {gain(t, history)}" for t in history.front]
-    lines += [*refuted_finalists(history), *cautions(history)]
+    lines += cautions(history)
     trial, claim = best
     if trial.number == 0:
         return [*lines, no_improvement(history), *spending(history)]
@@ -255,11 +244,6 @@ def describe_runs(trial: Trial, history: History) -> str:
         return f"the trial and the baseline ran once, {samples}"
     ours, theirs = ("once" if count == 1 else f"{count} times" for count in runs)
     return f"the trial ran {ours}, the baseline {theirs}, {samples}"
-
-
-def refuted_finalists(history: History) -> list[str]:
-    """Returns the finalists that were not confirmed, and why, a sentence each."""
-    return [f"Trial {t.number} was not confirmed: {reason}." for t, reason in confirm.refuted(history)]
 
 
 def confirmation(claim: Claim, history: History) -> str:

@@ -8,7 +8,7 @@ from autotune.core.common_names import CLIP_NORM, CLIP_VALUE, NAMES, unambiguous
 from autotune.core.errors import printable
 from autotune.core.settings import WORKERS
 from autotune.core.trial import Trial
-from autotune.display import view
+from autotune.display import rows, view
 from autotune.judging.decisions.history import History
 from autotune.space import configurations
 from autotune.space.naming import Naming, flatten
@@ -105,7 +105,7 @@ def _evidence(trial: Trial, history: History, provenance: Mapping[str, Any]) -> 
     facts = {
         "trial": f"{trial.number} of session {provenance.get('session', '')}",
         "measured": view.compare_with_baseline(trial, history),
-        "peak memory": view.memory(history.memory(trial)),
+        "peak memory": rows.run_figures(history.memory(trial), space.objective).peak,
         "over": f"{space.budget.samples_per_trial:,} {space.unit} per run",
     }
     names = ("hardware", "versions", "seed", "command")

@@ -69,7 +69,6 @@ def answer(
         rounds=claim.rounds if claim else 0,
         full_training_samples=training_samples,
         cautions=(
-            *view.refuted_finalists(history),
             *cautions(history),
             *_few(theirs, ours, history.space, workload),
             *(_unpriced(prices, (theirs, ours), training_samples) if prices else ()),

@@ -4,7 +4,7 @@ import pytest
 
 from autotune.core.measurement import Outside, Slope
 from autotune.core.trial import Repeat
-from autotune.display import view
+from autotune.display import rows, view
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
 from autotune.space.sections import Objective, Training
@@ -262,12 +262,12 @@ def test_varying_speeds_and_a_throttled_gpu_are_pointed_out(make_trial, space, w
     assert "Slowed down by heat: trials 2." in text
 
 
-def test_a_rising_peak_is_shown_as_a_lower_bound(make_trial):
+def test_a_rising_peak_is_shown_as_a_lower_bound(make_trial, space):
     def measured(**memory):
         return make_trial(0, 10, 0.2, **memory).measurement
 
     settled, rising = measured(peak=2**29, limit=2**30), measured(peak=2**29, limit=2**30, rising=True)
-    assert [view.memory(m) for m in (settled, rising, measured())] == [
+    assert [rows.run_figures(m, space.objective).peak for m in (settled, rising, measured())] == [
         "512 MiB (50%)",
         "at least 512 MiB (50%), still rising",
         "-",
