@@ -86,18 +86,11 @@ def result(history: History, best: tuple[Trial, Claim | None] | None) -> dict[st
 def status(snapshot: Snapshot) -> dict[str, Any]:
     """Returns the whole snapshot."""
     space, plan = snapshot.space, snapshot.plan
-    nodes = [
-        {
-            "name": node.name,
-            "device": node.kind.device,
-            "driver": node.kind.driver,
-            "probe_s": node.kind.probe_s,
-            "cpus": node.cpus,
-            "gpus": node.gpus,
-            "left_out": node.fault or None,
-        }
-        for node in (snapshot.cluster.nodes if snapshot.cluster else ())
-    ]
+    nodes = []
+    for node in snapshot.cluster.nodes if snapshot.cluster else ():
+        kind = {name: getattr(node.kind, name) for name in ("device", "driver", "probe_s")}
+        more = {"cpus": node.cpus, "gpus": node.gpus, "left_out": node.fault or None}
+        nodes.append({"name": node.name, **kind, **more})
     return {
         "session": snapshot.session,
         "device": snapshot.device,

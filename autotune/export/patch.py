@@ -4,7 +4,6 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from autotune.core.common_names import (
@@ -62,7 +61,20 @@ def patch(document: Document, winner: Winner) -> Patched:
     the evidence as comments.
     """
     leaves = dict(document.root.leaves())
-    values, left_out = _workload_values(document.file, winner) or _by_name(leaves, winner)
+    searched = _searched(winner)
+    if (filled := winner.workload.own_file.put_in(document.file, winner.settings)) is not None:
+        values = dict(filled.values)
+        parts = tuple(f"{name}{end}" for name in filled.names for end in (".", "["))
+        missing = [g for g in searched if g.path not in filled.names and not g.path.startswith(parts)]
+        left_out = [f"{given.path}: {given.theirs}: not in workload.files" for given in missing]
+    else:
+        values, left_out = {}, []
+        for given in searched:
+            free = {path: old for path, old in leaves.items() if path not in values}
+            try:
+                values |= _places(given, free, winner)
+            except _NoPlace as reason:
+                left_out.append(f"{given.path}: {given.theirs}: {reason}")
     if not values:
         raise InputError(f"has no place for any of: {'; '.join(left_out)}")
     head = winner.comment if document.file.suffix.lower() in _COMMENTS else ""
@@ -73,28 +85,6 @@ def patch(document: Document, winner: Winner) -> Patched:
         if not is_same(leaves.get(path, _NOTHING), value)
     )
     return Patched(_START.sub(lambda start: start[0] + head, new_text, count=1), replaced, tuple(left_out))
-
-
-def _workload_values(file: Path, winner: Winner) -> tuple[Mapping[str, Any], list[str]] | None:
-    """Returns the workload's values for `file`, and the settings left out; None if it writes no such file."""
-    if (filled := winner.workload.own_file.put_in(file, winner.settings)) is None:
-        return None
-    parts = tuple(f"{name}{end}" for name in filled.names for end in (".", "["))
-    missing = [g for g in _searched(winner) if g.path not in filled.names and not g.path.startswith(parts)]
-    return filled.values, [f"{given.path}: {given.theirs}: not in workload.files" for given in missing]
-
-
-def _by_name(leaves: Mapping[str, Any], winner: Winner) -> tuple[Mapping[str, Any], list[str]]:
-    """Returns new values for a file that contains `leaves`, by path, and the settings left out."""
-    values: dict[str, Any] = {}
-    left_out: list[str] = []
-    for given in _searched(winner):
-        free = {path: old for path, old in leaves.items() if path not in values}
-        try:
-            values |= _places(given, free, winner)
-        except _NoPlace as reason:
-            left_out.append(f"{given.path}: {given.theirs}: {reason}")
-    return values, left_out
 
 
 def _searched(winner: Winner) -> list[Given]:

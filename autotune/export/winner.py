@@ -87,6 +87,14 @@ def from_trial(
 ) -> Winner:
     """Returns the winner to export for `trial`."""
     space = history.space
+    evidence = {
+        "trial": f"{trial.number} of session {provenance.get('session', '')}",
+        "measured": view.compare_with_baseline(trial, history),
+        "peak memory": rows.run_figures(history.memory(trial), space.objective).peak,
+        "over": f"{space.budget.samples_per_trial:,} {space.unit} per run",
+    }
+    names = ("hardware", "versions", "seed", "command")
+    evidence |= {name: str(provenance[name]) for name in names if name in provenance}
     settings = configurations.for_workload(space, space.settings(trial.config))
     before = dict(flatten(configurations.for_workload(space, space.settings({}))))
     other = {path for path, value in flatten(settings) if before.get(path) != value}
@@ -94,19 +102,7 @@ def from_trial(
         settings,
         space.naming,
         frozenset(other | {space.naming.path(name) for name in space.knobs}),
-        _evidence(trial, history, provenance),
+        evidence,
         workload,
         gpus,
     )
-
-
-def _evidence(trial: Trial, history: History, provenance: Mapping[str, Any]) -> dict[str, str]:
-    space = history.space
-    facts = {
-        "trial": f"{trial.number} of session {provenance.get('session', '')}",
-        "measured": view.compare_with_baseline(trial, history),
-        "peak memory": rows.run_figures(history.memory(trial), space.objective).peak,
-        "over": f"{space.budget.samples_per_trial:,} {space.unit} per run",
-    }
-    names = ("hardware", "versions", "seed", "command")
-    return facts | {name: str(provenance[name]) for name in names if name in provenance}

@@ -70,7 +70,7 @@ def render(report: SessionReport) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    page = _environment().get_template("page.html.j2")
+    page = environment().get_template("page.html.j2")
     return page.render(
         path=quoted(report.session),
         report=report,
@@ -120,7 +120,7 @@ def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     """Returns the Jinja environment of this package's templates; it escapes values."""
     environment = Environment(
         loader=PackageLoader("autotune.reports"),

@@ -15,7 +15,6 @@ from autotune.judging.accounts import costs, overhead
 from autotune.judging.accounts.costs import Prices
 from autotune.judging.accounts.overhead import TimeShares
 from autotune.judging.decisions import confirm, objective, quality
-from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement.estimates import Figure
 from autotune.reports.model import Answer, Side
@@ -56,11 +55,20 @@ def answer(
         return _side(each, history, shares, whole_s, prices)
 
     theirs, ours = map(side, (baseline, trial), spent)
+    settings = f"Trial {trial.number}, {view.knobs(trial.config)}"
+    if is_open:
+        sentence = advice.possible_gain(history, go_on)
+    elif not is_better:
+        sentence = view.no_improvement(history)
+    elif claim is not None:
+        sentence = f"{view.confirmation(claim, history)}. {settings}."
+    else:
+        sentence = f"{settings}: {view.gain(trial, history)}. {view.missing_confirmation(trial, history)}"
     commands = [*(view.next_commands(session, workload) if is_better else ()), *going_on]
     return Answer(
         verdict=advice.verdict(recommended),
         promise=view.promise(history),
-        sentence=advice.possible_gain(history, go_on) if is_open else _sentence(recommended, history),
+        sentence=sentence,
         is_open=is_open,
         baseline=theirs,
         best=ours,
@@ -101,16 +109,6 @@ def _none(history: History, session: Path, going_on: tuple[str, ...]) -> Answer:
     )
 
 
-def _sentence(recommended: tuple[Trial, Claim | None], history: History) -> str:
-    trial, claim = recommended
-    if not trial.number:
-        return view.no_improvement(history)
-    settings = f"Trial {trial.number}, {view.knobs(trial.config)}"
-    if claim is not None:
-        return f"{view.confirmation(claim, history)}. {settings}."
-    return f"{settings}: {view.gain(trial, history)}. {view.missing_confirmation(trial, history)}"
-
-
 def _few(baseline: Side, best: Side, space: Space, workload: Workload) -> list[str]:
     """Returns cautions about a quality that rests on few seeds or studies."""
     name, lines = space.objective.quality, []
@@ -132,6 +130,9 @@ def _side(
     runs = [t for t in runs if not t.measurement.shared] or runs
     scored = [t for t in history.quality_runs(trial) if t.quality is not None]
     measurements, memory = [t.measurement for t in runs], history.memory(trial)
+    # The counter of the GPU's energy covers all trials at once.
+    alone = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
+    joules = math.fsum(m.telemetry["gpu_energy_j"] for m in alone)
     judged = quality.figure_in_users_sign(history.quality(trial), goal)
     scores = results.means(
         [{n: value for n, value in t.measurement.scores.items() if is_score(n)} for t in scored]
@@ -152,7 +153,7 @@ def _side(
         memory_share=objective.memory_share(memory),
         gpu_percent=_mean_of("gpu_utilisation_percent", measurements),
         cpu_percent=_mean_of("cpu_percent", measurements),
-        joules_per_sample=_joules_per_sample(measurements),
+        joules_per_sample=joules / sum(m.samples for m in alone) if alone else None,
         full_training_s=whole_s.value if whole_s else None,
         step_s=_step_s(trial, measurements, spent, history.space),
         evaluation_share=spent.evaluations if spent else None,
@@ -166,13 +167,6 @@ def _side(
 
 def _mean_of(name: str, measurements: Sequence[Measurement]) -> float | None:
     return objective.mean([m.telemetry[name] for m in measurements if name in m.telemetry])
-
-
-def _joules_per_sample(measurements: Sequence[Measurement]) -> float | None:
-    """Returns the GPU's energy per sample, from trials that ran alone: its counter covers all at once."""
-    unshared = [m for m in measurements if not m.shared and m.samples and "gpu_energy_j" in m.telemetry]
-    samples = sum(m.samples for m in unshared)
-    return math.fsum(m.telemetry["gpu_energy_j"] for m in unshared) / samples if samples else None
 
 
 def _step_s(

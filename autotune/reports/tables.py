@@ -90,21 +90,18 @@ def scores(report: SessionReport) -> Table:
     if not names:
         names = [report.quality]
         scores_of = {each.label: {names[0]: each.curve[-1].quality} for each in models if each.curve}
-    head = ("model", *(("seeds",) if has_seeds(report) else ()), *(words.metric(name) for name in names))
-    head += ("reports/s", "memory for reports") if report.writes_reports else ()
-    head += (f"training {report.unit}/s", "memory for training")
-    rows = (
-        (
-            each.label,
-            *((str(each.seeds),) if has_seeds(report) else ()),
-            *(words.score(scores_of.get(each.label, {}).get(name)) for name in names),
-            *(words.rate(each.reports_per_s), words.memory(each.writing_peak_bytes)) * report.writes_reports,
-            words.rate(each.throughput),
-            words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising),
-        )
-        for each in models
-    )
-    return Table(head, tuple(rows), numeric=tuple(range(1, len(head))))
+    columns = {"seeds": [str(each.seeds) for each in models]} if has_seeds(report) else {}
+    for name in names:
+        found = [scores_of.get(each.label, {}).get(name) for each in models]
+        columns[words.metric(name)] = list(map(words.score, found))
+    if report.writes_reports:
+        columns["reports/s"] = [words.rate(each.reports_per_s) for each in models]
+        columns["memory for reports"] = [words.memory(each.writing_peak_bytes) for each in models]
+    columns[f"training {report.unit}/s"] = [words.rate(each.throughput) for each in models]
+    columns["memory for training"] = [
+        words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising) for each in models
+    ]
+    return _by_model([each.label for each in models], columns)
 
 
 def trainings(models: Sequence[Compared]) -> Table | None:
@@ -119,8 +116,7 @@ def trainings(models: Sequence[Compared]) -> Table | None:
         "checkpoints": [words.memory(each.checkpoint_bytes) for each in trained],
     }
     known = {name: cells for name, cells in columns.items() if set(cells) - {words.NOTHING}}
-    rows = tuple(zip([each.label for each in trained], *known.values(), strict=True))
-    return Table(("model", *known), rows, numeric=tuple(range(1, len(known) + 1))) if known else None
+    return _by_model([each.label for each in trained], known) if known else None
 
 
 def has_seeds(report: SessionReport) -> bool:
@@ -132,9 +128,13 @@ def search_scores(report: SessionReport) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.score_names(report.quality, *(values for _, values in sides))
-    rows = tuple((label, *(words.score(values.get(name)) for name in names)) for label, values in sides)
-    head = ("model", *(words.metric(name) for name in names))
-    return Table(head, rows, numeric=tuple(range(1, len(head)))) if len(names) > 1 else None
+    columns = {words.metric(name): [words.score(found.get(name)) for _, found in sides] for name in names}
+    return _by_model([label for label, _ in sides], columns) if len(names) > 1 else None
+
+
+def _by_model(labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Table:
+    rows = tuple(zip(labels, *columns.values(), strict=True))
+    return Table(("model", *columns), rows, numeric=tuple(range(1, len(columns) + 1)))
 
 
 def facts(report: SessionReport) -> list[tuple[str, list[str]]]:

@@ -25,7 +25,6 @@ _SYSTEM = {
 }
 _GROUPS = {"train_": "train/", "val_": "val/", "memory_": "memory/", "gpu_": "gpu/"}
 _OF_ONE_GPU = re.compile(r"gpu_(\d+)_(\w+)")
-_OVER_SAMPLES, _OVER_SECONDS = ("train/*", "val/*", "perf/*"), ("memory/*", "gpu/*", "system/*")
 _CLOCK = "at_s"
 _NO_FIGURES = frozenset({_CLOCK, STANDS_FOR, PARAMETERS})  # the last one is in the summary, not a curve
 _LARGEST = 2**63
@@ -33,7 +32,7 @@ _LARGEST = 2**63
 
 def axes(unit: str) -> dict[str, tuple[str, ...]]:
     """Returns the groups of metrics by their x-axis: the work done, in its `unit`, or seconds."""
-    return {unit: _OVER_SAMPLES, "seconds": _OVER_SECONDS}
+    return {unit: ("train/*", "val/*", "perf/*"), "seconds": ("memory/*", "gpu/*", "system/*")}
 
 
 def metrics(values: Mapping[str, Any], metric: Metric) -> dict[str, float]:
@@ -95,32 +94,29 @@ def summary(outcome: Outcome, measurement: Measurement | None, metric: Metric) -
 
     `measurement` is None if the trial's process was lost.
     """
+    charted: dict[str, Any] = {}
+    if measurement:
+        peak, limit = measurement.peak_memory_bytes, measurement.memory_limit_bytes
+        figures = {
+            **measurement.scores,  # may contain the samples of the evaluation; overwritten below
+            **_speed(measurement),
+            "samples": measurement.samples,
+            "peak_memory_bytes": peak,
+            "memory_peak_share": peak / limit if peak and limit else None,
+            **measurement.telemetry,
+        }
+        charted |= metrics(figures, metric)
+        if peak:
+            charted["memory/is_rising"] = measurement.memory_is_rising
+        if measurement.trained_parameters:
+            charted[PARAMETERS] = measurement.trained_parameters
     verdict = {
         "status": outcome.status,
         "failure": outcome.failure or "",
         "stopped_for": outcome.stopped_for or "",
         "reason": outcome.reason,
     }
-    figures = _figures(measurement, metric) if measurement else {}
-    return figures | {name: without_secrets(str(value)) for name, value in verdict.items()}
-
-
-def _figures(measurement: Measurement, metric: Metric) -> dict[str, Any]:
-    peak, limit = measurement.peak_memory_bytes, measurement.memory_limit_bytes
-    figures = {
-        **measurement.scores,  # may contain the samples of the evaluation; overwritten below
-        **_speed(measurement),
-        "samples": measurement.samples,
-        "peak_memory_bytes": peak,
-        "memory_peak_share": peak / limit if peak and limit else None,
-        **measurement.telemetry,
-    }
-    charted: dict[str, Any] = metrics(figures, metric)
-    if peak:
-        charted["memory/is_rising"] = measurement.memory_is_rising
-    if measurement.trained_parameters:
-        charted[PARAMETERS] = measurement.trained_parameters
-    return charted
+    return charted | {name: without_secrets(str(value)) for name, value in verdict.items()}
 
 
 def _speed(measurement: Measurement) -> dict[str, float | None]:

@@ -121,17 +121,15 @@ class _Worker:
 
     def _call_all(self) -> None:
         while (call := self._waiting.get()) is not None:
-            self._call(*call)
-
-    def _call(self, what: str, args: tuple[Any, ...]) -> None:
-        try:
-            getattr(self._tracker, what)(*args)
-        except Exception as error:  # noqa: BLE001 - no error of a tracker may end a search
-            if not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):  # it stops the search by itself
-                self._complain(error_line(error))
-            with suppress(Exception):
-                if not self._is_broken_off and self._tracker.recover():
-                    getattr(self._tracker, what)(*args)
+            what, args = call
+            try:
+                getattr(self._tracker, what)(*args)
+            except Exception as error:  # noqa: BLE001 - no error of a tracker may end a search
+                if not failures.disk_fault(error, failures.OUR_DISK_ERRNOS):  # it stops the search by itself
+                    self._complain(error_line(error))
+                with suppress(Exception):
+                    if not self._is_broken_off and self._tracker.recover():
+                        getattr(self._tracker, what)(*args)
 
     def _complain(self, what: str) -> None:
         if not self._is_quiet:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import wandb
 
 from autotune.core.measurement import Measurement
 from autotune.core.secrecy import wandb_is_online, without_secrets
-from autotune.core.trial import Outcome, Status
+from autotune.core.trial import Outcome, Status, Trial
 from autotune.judging.decisions.history import History
 from autotune.space import spaces
 from autotune.trackers import charts, overview
@@ -109,9 +109,17 @@ class Wandb(Tracker):
     def summarise(self, history: History, report_file: Path) -> None:
         """Logs winner, baseline, trials, Pareto front, and the report as an artifact."""
         run = self._begin(SUMMARY, spaces.to_values(history.space))
+        trials, quality = history.trials, history.space.objective.quality
+        both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
         try:
             run.summary.update(overview.figures(history))
-            run.log(_tables(history))
+            points, title = _table(both, history), f"throughput and {quality}"
+            tables = {
+                "trials": _table(trials, history),
+                "front": _table(history.front, history),
+                "throughput_and_quality": wandb.plot.scatter(points, "throughput", quality, title),
+            }
+            run.log(tables)
             if report_file.is_file():
                 artifact = wandb.Artifact(f"report-{self.context.key('wandb')}", type="report")
                 artifact.add_file(str(report_file), skip_cache=True)
@@ -130,18 +138,8 @@ class Wandb(Tracker):
         return f"; `wandb sync` of {self._directory} uploads it"
 
 
-def _tables(history: History) -> dict[str, Any]:
-    """Returns, by name, the tables of trials and Pareto front, and a scatter plot of the two objectives."""
-    trials, quality = history.trials, history.space.objective.quality
-    both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
-    names = {"trials": trials, "front": history.front, "points": both}
-    tables = {name: _table(overview.table(each, history)) for name, each in names.items()}
-    title = f"throughput and {quality}"
-    scatter = wandb.plot.scatter(tables.pop("points"), "throughput", quality, title)
-    return {**tables, "throughput_and_quality": scatter}
-
-
-def _table(columns: Mapping[str, list[Any]]) -> wandb.Table:
+def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
+    columns = overview.table(trials, history)
     return wandb.Table(columns=list(columns), data=[list(row) for row in zip(*columns.values(), strict=True)])
 
 
