@@ -11,7 +11,6 @@ from autotune.core.errors import InputError
 from autotune.probe import durations, effects, options, scores
 from autotune.probe.durations import ShortTraining
 from autotune.probe.effects import Candidate
-from autotune.probe.options import Option
 from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
@@ -22,6 +21,8 @@ _WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlie
 _WATCHED_S, _TRIED_S, _EVALUATED_S = 120.0, 60.0, 60.0
 _LOOK_S = 2.0  # between two looks for scores
 
+# Options for the lowest rate of a schedule, which follows the learning rate.
+_LOWEST_RATES = ("min_lr", "lr_min", "min_learning_rate", "final_lr", "eta_min")
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "batch": (settings.MICRO_BATCH, settings.ACCUMULATION),
     "lr": (settings.LEARNING_RATE,),
@@ -74,9 +75,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     `choose` picks one of several possible scores. Raises InputError if the training fails, no step is seen,
     or no score is found.
     """
-    prober.say("Running your training to watch its steps ...")
-    seen = prober.run(prober.line, _Watching(), _WATCHED_S)
-    _require_steps(prober, seen)
+    seen = _watch(prober)
     framework = seen.trainer.get("framework")
     inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer, effects.model_settings(seen))
     known = inside if framework else list(seen.options)
@@ -92,7 +91,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         trier.again(short)
     if not framework:
         left = wishes.roles - trier.roles
-        trier.inside([one for one in effects.candidates(inside, seen) if one.role in left])
+        trier.together([one for one in effects.candidates(inside, seen) if one.role in left])
     trier.without_workers()
     if not trier.effective and length is None:
         for line in trier.lines:
@@ -101,7 +100,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     told = _told(prober, (short.seen, seen) if short else (seen,), wishes)
     score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
-    every = options.evaluated(known)
+    rates = [one for one in known if one.key in _LOWEST_RATES and options.is_number(one.value) and one.value]
     found = ProbeResult(
         words=prober.line.words,
         directory=str(prober.directory),
@@ -114,8 +113,8 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         length=length if settings.LENGTH in wishes.roles else None,
         training_s=duration.training_s,
         samples=duration.samples,
-        every=every if length and length[0] == "steps" else None,
-        followers=tuple(_followers(known)) if settings.LEARNING_RATE in trier.roles else (),
+        every=options.evaluated(known) if length and length[0] == "steps" else None,
+        followers=tuple(rates) if settings.LEARNING_RATE in trier.roles else (),
         samples_per_epoch=duration.samples_per_epoch,
         cpus=cpus,
     )
@@ -124,7 +123,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
 
 def run_to_score(prober: Prober) -> Watched:
     """Runs the training until it has reported a score twice, or for four minutes."""
-    return prober.run(prober.line, _ScoreSeen(times=2), durations.MOST_S)
+    return prober.run(prober.line, _after_score(times=2), durations.MOST_S)
 
 
 def _told(prober: Prober, runs: Sequence[Watched], wishes: Wishes) -> list[Score]:
@@ -142,32 +141,48 @@ def _told(prober: Prober, runs: Sequence[Watched], wishes: Wishes) -> list[Score
     most_s = _EVALUATED_S if told and not wishes.score else durations.MOST_S
     awaited = wishes.score or ("the score of an evaluation" if told else "a score")
     prober.say(f"Running your training until it reports {awaited}, for {most_s:.0f} s at most ...")
-    return scores.scores(prober.run(prober.line, _ScoreSeen(2, counts), most_s)) or told
+    return scores.scores(prober.run(prober.line, _after_score(2, counts), most_s)) or told
 
 
-class _Watching:
-    """Stop condition of the user's own training: enough steps, and a score if no short run can show it."""
+def _watch(prober: Prober) -> Watched:
+    """Watches enough steps of the user's own training, and a score if no short run can show it.
 
-    def __init__(self) -> None:
-        self._has_score = _ScoreSeen(times=1)
+    Raises InputError if no step is seen.
+    """
+    shows_score = _after_score(times=1)
 
-    def __call__(self, seen: Watched) -> bool:
+    def is_enough(seen: Watched) -> bool:
         if len(seen.steps) < _WATCHED_STEPS:
             return False
-        return options.ends(seen.options) is not None or bool(seen.trainer) or self._has_score(seen)
+        return options.ends(seen.options) is not None or bool(seen.trainer) or shows_score(seen)
+
+    prober.say("Running your training to watch its steps ...")
+    seen = prober.run(prober.line, is_enough, _WATCHED_S)
+    if seen.steps:
+        return seen
+    for line in seen.tail:
+        prober.say(f"  {line}")
+    if seen.has_failed:
+        raise InputError(
+            f"the command ended with exit code {seen.code} before its first step; its last lines are above"
+        )
+    if seen.has_ended:
+        raise InputError("the command ended, and no training step was seen; it has to train with PyTorch")
+    raise InputError(f"no training step was seen within {seen.seconds:.0f} s; its last lines are above")
 
 
-class _ScoreSeen:
-    """Stop condition: the training has shown a score that `counts` `times` times."""
+def _after_score(times: int, counts: Callable[[Score], bool] = lambda _: True) -> effects.Stop:
+    """Returns a condition that holds once a score that `counts` was shown `times` times."""
+    looked_s = 0.0
 
-    def __init__(self, times: int, counts: Callable[[Score], bool] = lambda _: True) -> None:
-        self._times, self._counts, self._looked_s = times, counts, 0.0
-
-    def __call__(self, seen: Watched) -> bool:
-        if seen.seconds - self._looked_s < _LOOK_S:
+    def has_come(seen: Watched) -> bool:
+        nonlocal looked_s
+        if seen.seconds - looked_s < _LOOK_S:
             return False
-        self._looked_s = seen.seconds
-        return any(len(one.values) >= self._times for one in scores.scores(seen) if self._counts(one))
+        looked_s = seen.seconds
+        return any(len(one.values) >= times for one in scores.scores(seen) if counts(one))
+
+    return has_come
 
 
 class _Trier:
@@ -185,8 +200,9 @@ class _Trier:
         return {one.role for one in self.effective}
 
     def together(self, candidates: Sequence[Candidate]) -> None:
-        """Tries in one run all settings whose effects can be told apart, and the others one by one."""
-        apart = [one for one in candidates if effects.is_told_apart(one)]
+        """Tries in one run all settings whose effects can be told apart, and one by one what is left."""
+        # A seed has no effect of its own, and compiling is slow.
+        apart = [one for one in candidates if one.role not in (settings.SEED, settings.COMPILE)]
         shown = self._try(apart) if apart else []
         singly = [one for one in candidates if one not in shown]
         if len(apart) == 1:
@@ -204,13 +220,6 @@ class _Trier:
                 self._without.remove(one)
                 self.lines.remove(line)
                 self._note([one], [one])
-
-    def inside(self, candidates: Sequence[Candidate]) -> None:
-        """Tries settings that no option of the script sets, and that the hook replaces."""
-        apart = [one for one in candidates if effects.is_told_apart(one)]
-        for tried in (apart, *([one] for one in candidates if one not in apart)):
-            if tried:
-                self._note(tried, self._try(tried))
 
     def without_workers(self) -> None:
         """Tries the loader without workers, which some loaders refuse."""
@@ -241,20 +250,6 @@ class _Trier:
         return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
 
 
-def _require_steps(prober: Prober, seen: Watched) -> None:
-    if seen.steps:
-        return
-    for line in seen.tail:
-        prober.say(f"  {line}")
-    if seen.has_failed:
-        raise InputError(
-            f"the command ended with exit code {seen.code} before its first step; its last lines are above"
-        )
-    if seen.has_ended:
-        raise InputError("the command ended, and no training step was seen; it has to train with PyTorch")
-    raise InputError(f"no training step was seen within {seen.seconds:.0f} s; its last lines are above")
-
-
 def _described(seen: Watched) -> str:
     size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples per step" if size else "samples per step unknown"]
@@ -273,12 +268,6 @@ def batch_of(seen: Watched) -> int | None:
     parts = options.role_of(seen.options, settings.ACCUMULATION)
     accumulated = parts.value if parts is not None and options.is_count(parts.value) else 1
     return int(size.value or 1) * int(accumulated or 1)
-
-
-def _followers(known: Sequence[Option]) -> list[Option]:
-    """Returns the options for a schedule's lowest rate, which follow the learning rate."""
-    names = ("min_lr", "lr_min", "min_learning_rate", "final_lr", "eta_min")
-    return [one for one in known if one.key in names and options.is_number(one.value) and one.value]
 
 
 def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) -> tuple[Score, bool]:

@@ -14,6 +14,10 @@ from autotune.probe.watching import Watched, WatchedStep
 _EQUAL = 1e-6  # relative difference of rates and losses of equal runs
 _COMPARED = 6  # first steps
 
+_ROLES = (
+    *(settings.MICRO_BATCH, settings.ACCUMULATION, settings.LEARNING_RATE, settings.WORKERS),
+    *(settings.PREFETCH, settings.SEED, settings.PRECISION, settings.COMPILE),
+)
 # Words for precisions by the tuner's names; a script uses the row that has its value, or its choices.
 _WORDS: Sequence[Mapping[str, Setting]] = (
     {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"},
@@ -40,59 +44,39 @@ class Candidate:
         return self.words.get(str(self.tried), self.tried)
 
 
-def is_told_apart(candidate: Candidate) -> bool:
-    """Returns True if a candidate can be tried together with others; a seed cannot, and compiling is slow."""
-    return candidate.role not in (settings.SEED, settings.COMPILE)
-
-
 def candidates(known: Sequence[Option], seen: Watched) -> list[Candidate]:
     """Returns the options that have a known role, each with a value other than the user's."""
-    made = []
-    for role in (
-        settings.MICRO_BATCH,
-        settings.ACCUMULATION,
-        settings.LEARNING_RATE,
-        settings.WORKERS,
-        settings.PREFETCH,
-        settings.SEED,
-        settings.PRECISION,
-        settings.COMPILE,
-    ):
-        option = options.role_of(known, role)
-        one = _candidate(role, option, seen) if option is not None else None
-        if one is not None:
-            made.append(one)
-    return made
+    by_role = ((role, options.role_of(known, role)) for role in _ROLES)
+    tried = (_candidate(role, option, seen) for role, option in by_role if option is not None)
+    return [one for one in tried if one is not None]
 
 
 def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
     value = option.value
     if role == settings.PRECISION:
-        words = next((w for w in _WORDS if value in w.values() or _chosen(w, option)), None)
-        if option.is_switch or words is None:
+        rows = (w for w in _WORDS if value in w.values() or len({*w.values()} & {*option.choices}) > 1)
+        if (words := next(rows, None)) is None or option.is_switch:
             return None
         is_trainers = option.is_inside or bool(option.by_value)
         if is_trainers and words is _WORDS[0] and seen.device == "cuda":
             words = {**words, "tf32": "tf32"}
         is_wide = words.get("fp32") == value or value not in words.values()
         return Candidate(role, option, "bf16" if is_wide else "fp32", words)
-    if role == settings.COMPILE and option.is_inside:
-        return Candidate(role, option, "default", {})
+    tried: Setting = None
     if role == settings.COMPILE:
-        return Candidate(role, option, value is not True, {}) if isinstance(value, bool) else None
-    if role == settings.LEARNING_RATE:
-        return (
-            Candidate(role, option, float(value or 0) * 2, {}) if options.is_number(value) and value else None
-        )
-    if not isinstance(value, int) or isinstance(value, bool):
+        other = value is not True if isinstance(value, bool) else None
+        tried = "default" if option.is_inside else other
+    elif role == settings.LEARNING_RATE:
+        tried = 2 * float(value) if options.is_number(value) and value else None
+    elif not isinstance(value, int) or isinstance(value, bool):
         return None
-    if role in (settings.MICRO_BATCH, settings.ACCUMULATION):
-        return Candidate(role, option, value * 2, {}) if value > 0 else None
-    if role == settings.PREFETCH and not seen.loader.get("num_workers"):
-        return None
-    if role == settings.WORKERS:  # some loaders refuse to have none
-        return Candidate(role, option, value - 1 if value > 1 else value + 1, {})
-    return Candidate(role, option, value + 1, {})
+    elif role in (settings.MICRO_BATCH, settings.ACCUMULATION):
+        tried = 2 * value if value > 0 else None
+    elif role == settings.WORKERS:  # some loaders refuse to have none
+        tried = value - 1 if value > 1 else value + 1
+    elif role == settings.SEED or seen.loader.get("num_workers"):  # a prefetch factor needs workers
+        tried = value + 1
+    return None if tried is None else Candidate(role, option, tried, {})
 
 
 def model_settings(seen: Watched) -> dict[str, Setting]:
@@ -101,10 +85,6 @@ def model_settings(seen: Watched) -> dict[str, Setting]:
         return {}
     is_wide = seen.steps[0].dtype == "float32"
     return {**({"precision": "fp32"} if is_wide else {}), **({} if seen.compiled else {"compile": "off"})}
-
-
-def _chosen(words: Mapping[str, Setting], option: Option) -> bool:
-    return len(set(words.values()) & set(option.choices)) > 1
 
 
 def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:

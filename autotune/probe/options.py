@@ -9,6 +9,7 @@ from typing import Any
 from autotune.core.common_names import ENDS, EPOCHS, NAMES, OF_SCHEDULES
 from autotune.core.settings import Setting
 from autotune.inside.site.autotune_wire import TRAINER_PRECISIONS
+from autotune.workloads.command.line import flat
 
 _ASSIGNED = re.compile(r"(?P<prefix>--)?(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
 EVERY = (
@@ -95,24 +96,16 @@ def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]
     Returns none unless the command line sets one of the scalars this way, to the value that it has.
     """
     given = [match for word in words if (match := _ASSIGNED.fullmatch(word)) and match["name"] in names]
-    is_taken = any(str(names[match["name"]]) == match["value"] for match in given)
-    prefix = next((match["prefix"] or "" for match in given), "")
-    if not is_taken:
+    if not any(str(names[match["name"]]) == match["value"] for match in given):
         return []
+    prefix = given[0]["prefix"] or ""
     return [Option(name, f"{prefix}{name}={{}}", value) for name, value in names.items()]
 
 
 def of_file(file: str, data: Any) -> list[Option]:
     """Returns the scalars in a configuration file on the command line, whose content is `data`."""
-    return [Option(name, "", value, file=file) for name, value in _scalars(data)]
-
-
-def _scalars(data: Any, above: str = "") -> Iterator[tuple[str, Setting]]:
-    for name, value in data.items() if isinstance(data, Mapping) else ():
-        if isinstance(value, bool | int | float | str):
-            yield f"{above}{name}", value
-        else:
-            yield from _scalars(value, f"{above}{name}.")
+    settings = flat(data) if isinstance(data, Mapping) else ()
+    return [Option(n, "", v, file=file) for n, v in settings if isinstance(v, bool | int | float | str)]
 
 
 def of_objects(
@@ -175,10 +168,10 @@ def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
     The first option ends the training; the others, such as warm-up, depend on it. A positive number of steps
     takes precedence over epochs, because scripts stop at it.
     """
-    counts = [
-        one for one in options if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0
-    ]
-    by_key = {one.key: one for one in reversed(counts)}
+    by_key: dict[str, Option] = {}
+    for one in options:
+        if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0:
+            by_key.setdefault(one.key, one)
     for unit, names, others in (
         ("steps", ENDS, OF_SCHEDULES),
         ("epochs", EPOCHS, ("warmup_epochs", "decay_epochs", "lr_step_epochs", "cooldown_epochs")),
@@ -210,9 +203,21 @@ def is_count(value: Setting) -> bool:
 
 
 def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
-    """Returns the command line with `text` as the option's value, or without the option if that is None."""
+    """Returns the command line with `text` as the option's value, or without the option if that is None.
+
+    The option keeps the spelling that it has on the line.
+    """
     at, count = _place(words, option) or (len(words), 0)
-    return [*words[:at], *_written(option, text, list(words[at : at + count])), *words[at + count :]]
+    before, after = words[:at], words[at + count :]
+    if text is None:
+        return [*before, *after]
+    if option.is_switch:
+        return [*before, option.form, *after]
+    if count == 2:
+        return [*before, words[at], text, *after]
+    if count == 1 and option.flags:
+        return [*before, f"{words[at].partition('=')[0]}={text}", *after]
+    return [*before, *(word.replace("{}", text) for word in option.form.split(" ")), *after]
 
 
 def _place(words: Sequence[str], option: Option) -> tuple[int, int] | None:
@@ -228,20 +233,6 @@ def _place(words: Sequence[str], option: Option) -> tuple[int, int] | None:
         if any(flag.startswith("--") and words[n].startswith(f"{flag}=") for flag in option.flags):
             return n, 1
     return None
-
-
-def _written(option: Option, text: str | None, before: Sequence[str]) -> Iterator[str]:
-    """Yields the words of an option in the spelling that it had `before`, if it had one."""
-    if text is None:
-        return
-    if option.is_switch:
-        yield option.form
-    elif len(before) == 2:
-        yield from (before[0], text)
-    elif len(before) == 1 and option.flags:
-        yield f"{before[0].partition('=')[0]}={text}"
-    else:
-        yield from (word.replace("{}", text) for word in option.form.split(" "))
 
 
 def line(words: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Writes a search space from the findings of a probe. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +45,13 @@ def space(found: ProbeResult) -> dict[str, Any]:
     roles = {one.role: one.option.placeholder for one in found.knobs if one.role != one.option.placeholder}
     if roles:
         values["roles"] = roles
-    if words := {one.role: _words(one) for one in knobs if _has_words(one)}:
+    if words := {one.role: spelt for one in knobs if (spelt := _words(one))}:
         values["values"] = words
     if found.every is not None:
         values["evaluate_every"] = found.every.placeholder
     if found.followers:
         values["follow_learning_rate"] = [one.placeholder for one in found.followers]
-    values["baseline"] = dict(_baseline(found))
+    values["baseline"] = _baseline(found)
     values["knobs"] = {one.option.placeholder: _knob(one, found) for one in knobs}
     if found.length is not None:
         unit, counted = found.length
@@ -69,25 +69,25 @@ def space(found: ProbeResult) -> dict[str, Any]:
 
 def _workload(found: ProbeResult) -> dict[str, Any]:
     run, flags = list(found.words), dict[str, Any]()
-    files = _files(found)
-    for name, file in files.items():
-        run = [
-            word.removesuffix(file["base"]) + f"{{{name}}}"
-            if word.rpartition("=")[2] == file["base"]
-            else word
-            for word in run
-        ]
+    by_file: dict[str, dict[str, str]] = {}
+    compiles = [one.option for one in found.knobs if one.role == COMPILE]
     for option in _used(found):
-        if option.is_inside or option.file:
-            continue
-        if option.by_value:
+        placeholder = f"{{{option.placeholder}}}"
+        if option.file:
+            by_file.setdefault(option.file, {})[option.name] = placeholder
+        elif option.by_value:
             flags[option.placeholder] = dict(option.by_value)
-            continue
-        if option.is_switch:
+        elif option.is_switch:
             run = options.put(run, option, None)
-            flags[option.placeholder] = {_key(found, option): option.form}
-        else:
-            run = options.put(run, option, f"{{{option.placeholder}}}")
+            flags[option.placeholder] = {"default" if option in compiles else "true": option.form}
+        elif not option.is_inside:
+            run = options.put(run, option, placeholder)
+    files = {}
+    for number, (file, given) in enumerate(by_file.items()):
+        name = f"config_file{number or ''}"
+        files[name] = {"base": file, "set": given}
+        filled = f"{{{name}}}"
+        run = [w.removesuffix(file) + filled if w.rpartition("=")[2] == file else w for w in run]
     workload: dict[str, Any] = {"kind": found.kind, "run": options.line(run), "directory": found.directory}
     if found.python:
         workload["python"] = found.python
@@ -106,23 +106,6 @@ def _workload(found: ProbeResult) -> dict[str, Any]:
     return workload
 
 
-def _files(found: ProbeResult) -> dict[str, Any]:
-    """Returns the files on the command line that contain settings, by a name for each."""
-    by_file: dict[str, dict[str, str]] = {}
-    for option in _used(found):
-        if option.file:
-            by_file.setdefault(option.file, {})[option.name] = f"{{{option.placeholder}}}"
-    return {
-        f"config_file{number or ''}": {"base": file, "set": values}
-        for number, (file, values) in enumerate(by_file.items())
-    }
-
-
-def _key(found: ProbeResult, option: Option) -> str:
-    is_compile = any(one.role == COMPILE and one.option == option for one in found.knobs)
-    return "default" if is_compile else "true"
-
-
 def _used(found: ProbeResult) -> list[Option]:
     """Returns the options that become settings, each once."""
     counted = found.length[1] if found.length else ()
@@ -130,19 +113,18 @@ def _used(found: ProbeResult) -> list[Option]:
     return options.known([*used, *([found.every] if found.every else [])])
 
 
-def _has_words(one: Candidate) -> bool:
-    has_own = one.option.is_inside or bool(one.option.by_value)
-    return not has_own and (bool(one.words) or (one.role == COMPILE and not one.option.is_switch))
-
-
 def _words(one: Candidate) -> dict[str, Setting]:
+    """Returns the script's words for the tuner's values of a knob; none if they need no translation."""
+    if one.option.is_inside or one.option.by_value:
+        return {}
     if one.role == COMPILE:
-        return {"off": False, "default": True}
+        return {} if one.option.is_switch else {"off": False, "default": True}
     return {name: word for name, word in one.words.items() if name in _PRECISIONS or word == one.option.value}
 
 
-def _baseline(found: ProbeResult) -> Iterator[tuple[str, Any]]:
+def _baseline(found: ProbeResult) -> dict[str, Any]:
     by_option = {one.option: one for one in found.knobs}
+    values: dict[str, Any] = {}
     groups: dict[str, dict[str, Setting]] = {}
     for option in _used(found):
         value = _own(by_option.get(option), option)
@@ -150,8 +132,8 @@ def _baseline(found: ProbeResult) -> Iterator[tuple[str, Any]]:
             group, _, name = option.name.partition(".")
             groups.setdefault(group, {})[name] = value
         else:
-            yield option.placeholder, value
-    yield from groups.items()
+            values[option.placeholder] = value
+    return values | groups
 
 
 def _own(candidate: Candidate | None, option: Option) -> Setting:
@@ -189,20 +171,17 @@ def _knob(one: Candidate, found: ProbeResult) -> dict[str, Any]:
 
 def text(found: ProbeResult, notes: Sequence[str]) -> str:
     """Returns the search space as YAML, with `notes` as comments at its top."""
-    values = space(found)
-    parts = [_section(name, value) for name, value in values.items()]
-    head = [f"# {note}" for note in notes]
-    return "\n".join([*head, *parts]) + "\n"
-
-
-def _section(name: str, value: Any) -> str:
-    """Returns a section of YAML, with two levels in block style and deeper ones in flow style."""
-    if not isinstance(value, dict) or not value:
-        return f"{name}: {_inline(value)}"
-    return "\n".join([f"{name}:", *(f"  {_inline(key)}: {_inline(one)}" for key, one in value.items())])
+    lines = [f"# {note}" for note in notes]
+    for name, value in space(found).items():
+        if isinstance(value, dict) and value:
+            lines += [f"{name}:", *(f"  {_inline(key)}: {_inline(one)}" for key, one in value.items())]
+        else:
+            lines.append(f"{name}: {_inline(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def _inline(value: Any) -> str:
+    """Returns a value in YAML's flow style, on one line."""
     dumped: str = yaml.safe_dump(
         value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
     )

@@ -1,7 +1,7 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
-import shutil
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +19,7 @@ from autotune.workloads.command import files, view
 from autotune.workloads.command.process import is_program
 from autotune.workloads.in_place import Document
 
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)  # before the program: an environment variable
 _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
 _LONGEST_START_S = 1800.0  # until the first step: a script may load and tokenize its data
 _SHORTEST_START_S, _STARTS = 60.0, 3.0  # of later runs, the second in multiples of the first run's start
@@ -71,9 +72,12 @@ class Prober:
         self, words: Sequence[str], directory: Path, place: Path, say: Callable[[str], None]
     ) -> None:
         self._place, self.say = place, say
-        words, self.environment = _assignments(words)
-        self.line, self.directory = CommandLine(words), directory.resolve()
-        if not is_program(name := next(iter(words), ""), self.directory, self.environment.get("PATH")):
+        rest, self.environment = list(words), dict[str, str]()
+        while rest and (given := _ASSIGNMENT.fullmatch(rest[0])):
+            self.environment[given[1]] = given[2]
+            del rest[0]
+        self.line, self.directory = CommandLine(tuple(rest)), directory.resolve()
+        if not is_program(name := next(iter(rest), ""), self.directory, self.environment.get("PATH")):
             raise InputError(
                 f"the command line must begin with a program, got {name!r}: not found, or not executable"
             )
@@ -88,11 +92,9 @@ class Prober:
         By default a start may take half an hour, and three times as long as the first one in later runs. The
         paths of files that it wrote are relative to its directory.
         """
-        place = Path(tempfile.mkdtemp(dir=self._place))
-        try:
-            seen = self._run(line, is_enough, most_s, self._start_s if start_s is None else start_s, place)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)  # follows no link in it
+        longest_s = self._start_s if start_s is None else start_s
+        with tempfile.TemporaryDirectory(dir=self._place, ignore_cleanup_errors=True) as place:
+            seen = self._run(line, self._telling(is_enough), most_s, longest_s, Path(place))
         if seen.steps and self._start_s == _LONGEST_START_S:
             self._start_s = max(_SHORTEST_START_S, _STARTS * seen.start_s)
         return seen
@@ -106,8 +108,7 @@ class Prober:
             (made / file).unlink()
             (made / file).write_text(text, encoding="utf-8")
         variables = {**self.environment, **line.variables}
-        told = self._telling(is_enough)
-        seen = watching.watch(line.words, (place, made), variables, told, most_s, start_s=start_s)
+        seen = watching.watch(line.words, (place, made), variables, is_enough, most_s, start_s=start_s)
         known = [*seen.options, *self._of_files(".yaml", ".yml", ".json")] or self._of_files(".py")
         wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
         tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
@@ -117,11 +118,6 @@ class Prober:
             wrote=tuple(str(path.relative_to(made)) for path in wrote),
             tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
         )
-
-    def _is_in_view(self, file: Path) -> bool:
-        """Returns True if a view has a file of its own in this place, and not the user's behind a link."""
-        parents = [self.directory / one for one in file.parents][:-1]
-        return not file.is_absolute() and ".." not in file.parts and not any(map(view.is_link, parents))
 
     def _telling(self, is_enough: effects.Stop) -> effects.Stop:
         """Returns the stop condition, extended to print the run's progress every few seconds."""
@@ -137,31 +133,25 @@ class Prober:
         return check
 
     def _of_files(self, *suffixes: str) -> list[Option]:
-        """Returns the settings in the files on the command line that have one of the suffixes."""
+        """Returns the settings in the files on the command line that have one of the suffixes.
+
+        Leaves out a file that cannot be filled in, one that a view has only behind a link, and one that holds
+        a secret, which is said once.
+        """
         found: list[Option] = []
         for file in (word.rpartition("=")[2] for word in self.line.words[1:]):
-            path = self.directory / file
-            if file.endswith(suffixes) and path.is_file() and self._is_in_view(Path(file)):
-                with suppress(InputError):  # not one that can be filled in
-                    found += self._of_document(file, Document.read(path))
+            path, parts = self.directory / file, Path(file).parts
+            parents = [self.directory / one for one in Path(file).parents][:-1]
+            is_outside = Path(file).is_absolute() or ".." in parts or any(map(view.is_link, parents))
+            if is_outside or not file.endswith(suffixes) or not path.is_file():
+                continue
+            with suppress(InputError):
+                document = Document.read(path)
+                try:
+                    files.refuse_secrets(document)
+                    found += options.of_file(file, document.root.data)
+                except InputError as error:
+                    if file not in self._left_out:
+                        self.say(f"  the values in {file} stay: {error}")
+                    self._left_out.add(file)
         return found
-
-    def _of_document(self, file: str, document: Document) -> list[Option]:
-        """Returns the settings in a file; none if it holds a secret, which is said once."""
-        try:
-            files.refuse_secrets(document)
-        except InputError as error:
-            if file not in self._left_out:
-                self.say(f"  the values in {file} stay: {error}")
-            self._left_out.add(file)
-            return []
-        return options.of_file(file, document.root.data)
-
-
-def _assignments(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Splits leading `NAME=value` words from a command line."""
-    environment, rest = {}, list(words)
-    while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
-        name, _, value = rest.pop(0).partition("=")
-        environment[name] = value
-    return tuple(rest), environment

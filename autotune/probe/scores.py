@@ -96,7 +96,11 @@ def scores(seen: Watched) -> list[Score]:
     found = [one for one in (evaluated or found) if one.is_informative]  # zeros may become more
     evaluated = [one for one in found if one.split is not None]
     best = min((one.split for one in evaluated if one.split is not None), default=None)
-    chosen = [one for one in evaluated if one.split == best] or list(_untold(found, len(seen.steps)))
+    chosen = [one for one in evaluated if one.split == best]
+    if not evaluated:  # those that come less often than every second step
+        most = max(2, len(seen.steps) // 2)
+        rare = [one for one in found if one.minimize is not None and len(one.values) < most]
+        chosen = [one for one in rare if not _TRAINED & set(_words(one.name))]
     losses = [one for one in chosen if "loss" in _words(one.name)]
     chosen = [one for one in chosen if not any(_is_exponential(one, loss) for loss in losses)]
     first_of_name: dict[str, Score] = {}
@@ -130,17 +134,6 @@ def _place(path: str) -> str:
 
 def _all(seen: Watched) -> list[Score]:
     return [*_logged(seen), *_in_tables(seen.tables), *_printed(seen)]
-
-
-def _untold(found: Sequence[Score], steps: int) -> Iterator[Score]:
-    """Yields the scores without a known split that come less often than every second step."""
-    for one in found:
-        if (
-            one.minimize is not None
-            and len(one.values) < max(2, steps // 2)
-            and not _TRAINED & set(_words(one.name))
-        ):
-            yield one
 
 
 def _is_setting(score: Score, seen: Watched) -> bool:
@@ -195,17 +188,13 @@ def _rows(path: str, text: str) -> list[dict[str, float]]:
 
 def _printed(seen: Watched) -> Iterator[Score]:
     """Yields the scores among the labelled numbers in the output; numbers with equal labels are one score."""
-    by_label: dict[str, list[float]] = {}
-    names: dict[str, str] = {}
+    by_pattern: dict[str, tuple[str, list[float]]] = {}  # the name and the values of each score
     for text, _ in seen.lines:
         for label, between, before, value in _labelled(text):
-            name = _named(label, before)
-            if name is not None:
-                pattern = _pattern(label, between, text)
-                names.setdefault(pattern, name)
-                by_label.setdefault(pattern, []).append(value)
-    for pattern, values in by_label.items():
-        yield Score(names[pattern], "", "", pattern, tuple(values))
+            if (name := _named(label, before)) is not None:
+                by_pattern.setdefault(_pattern(label, between, text), (name, []))[1].append(value)
+    for pattern, (name, values) in by_pattern.items():
+        yield Score(name, "", "", pattern, tuple(values))
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
@@ -238,13 +227,9 @@ def _named(label: str, before: str) -> str | None:
     best = next((word for word in own if word in _BEST), None)
     if split is None and best is None:
         return "_".join(own)
-    return "_".join(dict.fromkeys(filter(None, (best, split, *_of_metric(label, metric)))))
-
-
-def _of_metric(label: str, metric: str) -> tuple[str, ...]:
-    """Returns the name of a metric, with the digit that `label` adds to it, as in BLEU-4 and top-5."""
-    digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)
-    return (f"{metric}_{digit[1]}",) if digit else (metric,)
+    digit = re.search(rf"(?i)\b{metric}[-_@]?(\d)\b", label)  # as in BLEU-4 and top-5
+    full = f"{metric}_{digit[1]}" if digit else metric
+    return "_".join(dict.fromkeys(filter(None, (best, split, full))))
 
 
 def _pattern(label: str, between: str, text: str) -> str:

@@ -5,7 +5,7 @@ import os
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,47 +139,37 @@ def read(
 ) -> Watched:
     """Returns the observations of a run, from the notes of its probe and the lines of its output."""
     by_kind = defaultdict[str, list[Any]](list)
-    for note in _notes(notes):
-        for kind, value in note.items():
-            by_kind[kind].append(value)
+    for line in notes.splitlines(keepends=True):
+        if line.endswith("\n"):  # else it is being written
+            for kind, value in json.loads(line).items():
+                by_kind[kind].append(value)
     logged = [
         (logger, place, name, value)
         for logger, place, values in by_kind["logged"]
         for name, value in values.items()
     ]
+    parsers = sorted(by_kind["parser"], key=len, reverse=True)
+    given = [*by_kind["function"], *parsers[:1]]  # Fire has a parser besides, for options of its own
+    found = [one for each in given for one in options.of_parser(each)]
+    found += [one for config in by_kind["config"] for one in options.of_config(**config)]
+    if not found:
+        found += [one for names in by_kind["names"] for one in options.of_names(names, words)]
     return Watched(
         begun_s=time.monotonic() - seconds,
         seconds=seconds,
         code=code,
         steps=tuple(map(_step, by_kind["step"])),
-        options=tuple(_options(by_kind, words)),
+        options=tuple(options.known(found)),
         loader=next((one["loader"] for one in by_kind["step"] if "loader" in one), {}),
         trainer=next(iter(by_kind["trainer"]), {}),
         logged=tuple(logged),
         lines=tuple(lines),
-        wrote=tuple(by_kind.get("wrote", ())),
+        wrote=tuple(by_kind["wrote"]),
         compiled="compiled" in by_kind,
-        device=next(iter(by_kind.get("device", ())), ""),
+        device=next(iter(by_kind["device"]), ""),
     )
 
 
 def _step(one: Mapping[str, Any]) -> WatchedStep:
     shape, rates = tuple(one["shape"] or ()), tuple(one["rates"])
     return WatchedStep(one["at_s"], rates, one["passes"], shape, one["dtype"], one["loss"])
-
-
-def _notes(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines(keepends=True):
-        if line.endswith("\n"):  # else it is being written
-            yield json.loads(line)
-
-
-def _options(by_kind: Mapping[str, list[Any]], words: Sequence[str]) -> list[Option]:
-    parsers = sorted(by_kind.get("parser", ()), key=len, reverse=True)
-    configs = by_kind.get("config", ())
-    given = [*by_kind.get("function", ()), *parsers[:1]]  # Fire has a parser besides, for options of its own
-    found = [one for each in given for one in options.of_parser(each)]
-    found += [one for config in configs for one in options.of_config(config["form"], config["values"])]
-    if not found:
-        found += [one for names in by_kind.get("names", ()) for one in options.of_names(names, words)]
-    return options.known(found)
