@@ -7,12 +7,15 @@ import itertools
 import os
 import subprocess
 import sysconfig
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+
+from autotune.core.errors import InputError
+from autotune.workloads.constants import parse_python
 
 _DIGITS = 12
 _TUNER = __name__.partition(".")[0]
@@ -79,22 +82,13 @@ def _imported(name: str, file: Path) -> Iterator[str]:
 def _imports(source: bytes) -> frozenset[tuple[int, str]]:
     """Returns (leading dots, name) of all imports; `from a import b` gives `a.b`, which may be no module."""
     names: set[tuple[int, str]] = set()
-    for node in ast.walk(_parsed(source)):
-        if isinstance(node, ast.Import):
-            names |= {(0, alias.name) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {(node.level, f"{node.module or ''}.{alias.name}") for alias in node.names}
+    with suppress(InputError):
+        for node in ast.walk(parse_python(source)):
+            if isinstance(node, ast.Import):
+                names |= {(0, alias.name) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {(node.level, f"{node.module or ''}.{alias.name}") for alias in node.names}
     return frozenset(names)
-
-
-def _parsed(source: bytes) -> ast.AST:
-    """Returns the syntax tree; an empty one if `source` does not parse."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError):
-            return ast.Module([], [])
 
 
 def _source(name: str) -> Path | None:
@@ -103,11 +97,10 @@ def _source(name: str) -> Path | None:
     spec = find_spec(top) if top != _TUNER else None
     if spec is None:
         return None
+    files = [Path(spec.origin)] if spec.origin and spec.has_location else []
     if rest:
         stems = [Path(place, *rest) for place in spec.submodule_search_locations or ()]
         files = [file for stem in stems for file in (stem / "__init__.py", Path(f"{stem}.py"))]
-    else:
-        files = [Path(spec.origin)] if spec.origin and spec.has_location else []
     own = (file for file in files if file.suffix == ".py" and file.is_file() and not _is_installed(file))
     return next(own, None)
 
@@ -160,7 +153,7 @@ def _fitting(directory: Path, pattern: str) -> Iterator[Path]:
     place, wanted = directory.joinpath(*parts[:named]), parts[named:]
     if place.is_file() and not wanted:
         yield place
-    for file in _below(place, _is_left_out):
+    for file in _below(place, leaves_out=True):
         if _fits(file.relative_to(place).parts, wanted or ("**", "*.py")):
             yield file
 
@@ -185,14 +178,16 @@ def _tracked(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _is_left_out(place: Path) -> bool:
-    return place.name.startswith(".") or place.name in _LEFT_OUT or (place / "pyvenv.cfg").exists()
+def _below(directory: Path, *, leaves_out: bool = False) -> Iterator[Path]:
+    """Yields all files below `directory`, in a stable order; links to directories are not followed.
 
-
-def _below(directory: Path, is_left_out: Callable[[Path], bool] = lambda _: False) -> Iterator[Path]:
-    """Yields all files below `directory`, in a stable order; links to directories are not followed."""
+    May leave out hidden directories, virtual environments, and those of packages and caches.
+    """
     for place, below, names in os.walk(directory):
-        below[:] = sorted(name for name in below if not is_left_out(Path(place, name)))
+        below.sort()
+        if leaves_out:
+            own = (name for name in below if not name.startswith(".") and name not in _LEFT_OUT)
+            below[:] = [name for name in own if not Path(place, name, "pyvenv.cfg").exists()]
         yield from (Path(place, name) for name in sorted(names))
 
 

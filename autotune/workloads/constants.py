@@ -20,12 +20,12 @@ def read_python(text: str) -> Node:
     They are names of the module, of what only a main script runs, and by a dotted path those of its classes
     and of its functions `main` and `train`. Raises InputError if `text` is not Python.
     """
-    return Node(0, len(text), inner=_once(_parsed(text).body, _Lines(text)))
+    return Node(0, len(text), inner=_once(parse_python(text).body, _Lines(text)))
 
 
 def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
     """Yields texts that a script gives a name, as in `login(key="...")`, each with its line and that name."""
-    for node in ast.walk(_parsed(text)):
+    for node in ast.walk(parse_python(text)):
         pairs: Iterable[tuple[ast.AST | str | None, ast.AST | None]] = ()
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -42,7 +42,8 @@ def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
                 yield given.lineno, words[-1] if words else "", given.value
 
 
-def _parsed(text: str) -> ast.Module:
+def parse_python(text: str | bytes) -> ast.Module:
+    """Returns the syntax tree; raises InputError if `text` is not Python."""
     try:
         with warnings.catch_warnings(action="ignore"):  # of the script's own escapes
             return ast.parse(text)

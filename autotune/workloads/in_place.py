@@ -71,29 +71,22 @@ class _Reader:
         self._made += 1
         if self._made > _MOST:
             raise ValueError(f"at most {_MOST} values, got more")
-        start, end = self._start(theirs), theirs.end_mark.index
+        end, is_scalar = theirs.end_mark.index, isinstance(theirs, yaml.ScalarNode)
+        properties = (_ANCHOR if is_scalar else _ANCHOR_AND_TAG).match(self._text, theirs.start_mark.index)
+        start = min(properties.end() if properties else 0, end)
         if isinstance(theirs, yaml.ScalarNode):
-            return Node(start, self._scalar_end(start, end), self._value(theirs))
+            if start < end and self._text[start] in "|>":  # the end mark of a block is at the next token
+                end = start + len(self._text[start:end].rstrip())
+            return Node(start, end, self._value(theirs))
         is_list = isinstance(theirs, yaml.SequenceNode)
         is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
         items = theirs.value
         pairs = enumerate(items) if is_list else ((self._name(key), value) for key, value in items)
         inner: dict[Step, Node] = {name: self.node(value) for name, value in pairs}
-        if is_block and inner:  # the end mark of a block is at the next token
+        if is_block and inner:
             end = max(node.end for node in inner.values())
         last_key = theirs.value[-1][0].start_mark.index if inner and not is_list else start
         return Node(start, end, inner=inner, is_list=is_list, is_block=is_block, last_key=last_key)
-
-    def _start(self, theirs: yaml.Node) -> int:
-        """Returns the position after the anchor and, except for scalars, after the tag."""
-        pattern = _ANCHOR if isinstance(theirs, yaml.ScalarNode) else _ANCHOR_AND_TAG
-        properties = pattern.match(self._text, theirs.start_mark.index)
-        return min(properties.end() if properties else 0, theirs.end_mark.index)
-
-    def _scalar_end(self, start: int, end: int) -> int:
-        """Returns the end of a scalar; a block scalar ends before its trailing whitespace."""
-        has_lines = start < end and self._text[start] in "|>"
-        return start + len(self._text[start:end].rstrip()) if has_lines else end
 
     def _name(self, key: yaml.Node) -> str:
         """Returns the text of a scalar key; any other key is identified by its position."""
@@ -133,14 +126,6 @@ class _Edit(NamedTuple):
     text: str
 
 
-class _DeepestNode(NamedTuple):
-    """Deepest existing node of a path, reached by the steps `above`; the `rest` does not exist yet."""
-
-    node: Node
-    above: list[Step]
-    rest: list[Step]
-
-
 def _as_yaml(value: Any, before: str = "") -> str:
     """Returns a value on one line, valid in any context; a string gets the quotes of the text `before`."""
     quote = before[:1] if before[:1] in {"'", '"'} else '"' if "\n" in str(value) else None
@@ -170,6 +155,7 @@ class Document:
         self.file, self.text = file, text
         self._form = form_of(file)
         self.root = self._form.read(text)
+        self._newline = "\r\n" if "\r\n" in text else "\n"
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -190,18 +176,22 @@ class Document:
         document = self
         for path, value in values.items():
             try:
-                document = document._with(document._place(steps(path)), value)
+                document = document._with(steps(path), value)
             except InputError as error:
                 raise InputError(f"{path}: {error}") from None
         return document
 
-    def _with(self, place: _DeepestNode, value: Any) -> Self:
-        if place.rest and not self._form.takes_new:
+    def _with(self, path: list[Step], value: Any) -> Self:
+        node, above, missing = self.root, list[Step](), path
+        while match := _longest(node.inner or {}, missing):
+            name, node, missing = match
+            above.append(name)
+        if missing and not self._form.takes_new:
             raise InputError("is no constant, or is set more than once")
-        edits = list(self._added(place, value) if place.rest else self._in_place(place.node, value))
+        edits = list(self._added(node, above, missing, value) if missing else self._in_place(node, value))
         if not edits:
             return self
-        wanted = repr(_changed(self.root.data, [*place.above, *place.rest], value))
+        wanted = repr(_changed(self.root.data, [*above, *missing], value))
         with suppress(InputError):
             text = self.text
             for start, end, new in sorted(edits, reverse=True):
@@ -211,14 +201,6 @@ class Document:
                 return changed
         rule = "cannot be replaced in place, because it has an alias or a tag, or is empty"
         raise InputError(f"{rule}; write it in another way")
-
-    def _place(self, path: list[Step]) -> _DeepestNode:
-        """Finds the deepest node of a path; names in the text may contain dots."""
-        node, above = self.root, []
-        while match := _longest(node.inner or {}, path):
-            name, node, path = match
-            above.append(name)
-        return _DeepestNode(node, above, path)
 
     def _in_place(self, node: Node, value: Any) -> Iterator[_Edit]:
         """Yields edits that turn a node into `value`; in a list of equal length, only items that change."""
@@ -235,35 +217,31 @@ class Document:
             text = self._form.write(value, self.text[node.start : node.end])
             yield _Edit(node.start, node.end, text if node.start < node.end else f" {text}")
 
-    def _added(self, place: _DeepestNode, value: Any) -> Iterator[_Edit]:
-        """Yields the edit that adds the missing names below an existing node."""
-        node, (name, *below) = place.node, place.rest
-        _require_names(place)
-        for step in reversed(below):
+    def _added(self, node: Node, above: list[Step], missing: list[Step], value: Any) -> Iterator[_Edit]:
+        """Yields the edit that adds the missing names below a node, which is reached by the names `above`."""
+        what = path_of(above) or "the file"
+        if any(isinstance(step, int) for step in missing):
+            have = len(node.inner or ()) if node.is_list else 0
+            raise InputError(f"there is no place {path_of([*above, *missing])}: {what} has {have}")
+        if node.is_list or node.value is not None:
+            rule = "is a list" if node.is_list else f"is {node.value!r}"
+            raise InputError(f"{what} {rule}, and has no names below it")
+        for step in reversed(missing):
             value = {step: value}
-        pair = self._form.write({name: value}, "")[1:-1]
-        if node.inner:
-            end = max(inner.end for inner in node.inner.values())
-            yield self._below(node, end, pair) if node.is_block else self._behind(node, end, pair)
+        pair, line = self._form.write(value, "")[1:-1], self._line_before(node.last_key)
+        end = max((inner.end for inner in (node.inner or {}).values()), default=node.end)
+        if node.inner and node.is_block:  # on a line of its own
+            end = self.text.find("\n", end) if "\n" in self.text[end:] else len(self.text)
+            end -= self.text[:end].endswith("\r")
+            yield _Edit(end, end, f"{self._newline}{' ' * self._column(node.last_key)}{pair}")
+        elif node.inner:
+            is_on_own_line = not line.strip() and node.start < node.last_key - len(line)
+            yield _Edit(end, end, f",{self._newline}{line}{pair}" if is_on_own_line else f", {pair}")
         elif self.text[: node.end].strip():
             yield _Edit(node.start, node.end, ("" if node.end > node.start else " ") + f"{{{pair}}}")
         else:  # only comments, which stay above
             before = "" if self.text[-1:] in {"", "\n"} else self._newline
             yield _Edit(len(self.text), len(self.text), f"{before}{pair}{self._newline}")
-
-    def _behind(self, node: Node, end: int, pair: str) -> _Edit:
-        line = self._line_before(node.last_key)
-        has_its_own = not line.strip() and node.start < node.last_key - len(line)
-        return _Edit(end, end, f",{self._newline}{line}{pair}" if has_its_own else f", {pair}")
-
-    def _below(self, node: Node, end: int, pair: str) -> _Edit:
-        end = self.text.find("\n", end) if "\n" in self.text[end:] else len(self.text)
-        end -= self.text[:end].endswith("\r")
-        return _Edit(end, end, f"{self._newline}{' ' * self._column(node.last_key)}{pair}")
-
-    @property
-    def _newline(self) -> str:
-        return "\r\n" if "\r\n" in self.text else "\n"
 
     def _line_before(self, at: int) -> str:
         return self.text[self.text.rfind("\n", 0, at) + 1 : at]
@@ -274,22 +252,15 @@ class Document:
 
 
 def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, list[Step]] | None:
-    """Returns the longest name at the start of a path, its node, and the rest of the path."""
+    """Returns the longest name at the start of a path, its node, and the rest of the path.
+
+    A name in the text may contain dots.
+    """
     for count in range(len(path), 0, -1):
         name = path[0] if count == 1 else ".".join(map(str, path[:count]))
         if name in inner:
             return name, inner[name], path[count:]
     return None
-
-
-def _require_names(place: _DeepestNode) -> None:
-    node, what = place.node, path_of(place.above) or "the file"
-    if any(isinstance(step, int) for step in place.rest):
-        have = len(node.inner or ()) if node.is_list else 0
-        raise InputError(f"there is no place {path_of([*place.above, *place.rest])}: {what} has {have}")
-    if node.is_list or node.value is not None:
-        rule = "is a list" if node.is_list else f"is {node.value!r}"
-        raise InputError(f"{what} {rule}, and has no names below it")
 
 
 def _changed(data: Any, path: list[Step], value: Any) -> Any:

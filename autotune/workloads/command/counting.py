@@ -105,8 +105,11 @@ class Checkpoint:
         if noted and noted.stamp not in {self._written, _BY_SCRIPT}:
             noted = None  # of an earlier checkpoint
         saved = saves.read_notes(saves.notes_file(str(self._workdir)))
-        digests = filter(None, map(_digest, self._files())) if saved else ()
-        counts = [saved[digest] for digest in digests if digest in saved]
+        counts = []
+        for file in self._files() if saved else ():
+            with suppress(OSError):
+                if file.is_file() and (digest := saves.digest_of(file)) in saved:
+                    counts.append(saved[digest])
         return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
 
     def least(self) -> Counts:
@@ -175,9 +178,3 @@ class Checkpoint:
         """Returns the files and directories of the checkpoint, with everything below them."""
         places = matching(self._pattern) if self._pattern else []
         return [*places, *(file for place in places if place.is_dir() for file in place.rglob("*"))]
-
-
-def _digest(file: Path) -> str | None:
-    with suppress(OSError):
-        return saves.digest_of(file) if file.is_file() else None
-    return None

@@ -3,7 +3,7 @@
 import builtins
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from autotune.core.errors import printable, without_trace
 from autotune.inside.messages import ScriptError
@@ -52,8 +52,17 @@ def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequen
         return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
     if hook_error := hook_error or _raised_in(tail):
         return without_trace(_as_raised(hook_error))
-    error = CommandError(": ".join(filter(None, (_how(code), _quote(tail, 1)))))
-    error.__cause__ = _causes(tail[-_LINES_OF_MEMORY:])
+    how = f"exited with {code}"
+    if code < 0:
+        how = f"killed by {signal_name(-code)}"
+    elif _BY_SHELLS < code <= _BY_SHELLS + 64:
+        how += f" ({signal_name(code - _BY_SHELLS)})"
+    error = CommandError(": ".join(filter(None, (how, _quote(tail, 1)))))
+    cause: OutputError | None = None
+    for line in tail[-_LINES_OF_MEMORY:]:
+        of_line = OutputError(line)
+        of_line.__cause__, cause = cause, of_line
+    error.__cause__ = cause
     return without_trace(error)
 
 
@@ -67,21 +76,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _how(code: int) -> str:
-    if code < 0:
-        return f"killed by {signal_name(-code)}"
-    by = f" ({signal_name(code - _BY_SHELLS)})" if _BY_SHELLS < code <= _BY_SHELLS + 64 else ""
-    return f"exited with {code}{by}"
-
-
-def _causes(lines: Iterable[str]) -> OutputError | None:
-    cause: OutputError | None = None
-    for line in lines:
-        error = OutputError(line)
-        error.__cause__, cause = cause, error
-    return cause
 
 
 def _raised_in(tail: Sequence[str]) -> ScriptError | None:

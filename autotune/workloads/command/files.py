@@ -40,7 +40,14 @@ class FilledFile(BaseModel):
 
     def names(self) -> list[str]:
         """Returns the placeholders in the values, settings included."""
-        return list(dict.fromkeys(name for value in self.values.values() for name in _names(value)))
+        names: list[str] = []
+        for value in self.values.values():
+            if isinstance(value, Mapping):
+                names += map(str, value)
+            else:
+                texts = value if isinstance(value, list) else [value]
+                names += line.names_in(text for text in texts if isinstance(text, str))
+        return list(dict.fromkeys(names))
 
     def mistakes(self) -> Iterator[str]:
         """Yields mistakes that do not depend on the contents of the `base` file."""
@@ -57,13 +64,6 @@ class FilledFile(BaseModel):
                 yield f"set: {error}"
             if isinstance(value, Mapping) and len(value) != 1:
                 yield f"set.{path}: a value, or {{setting: value}}, got {len(value)} settings"
-
-
-def _names(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return [str(name) for name in value]
-    texts = value if isinstance(value, list) else [value]
-    return line.names_in(text for text in texts if isinstance(text, str))
 
 
 def text_of(name: str, own: FilledFile, directory: Path, values: Mapping[str, Any]) -> str:
@@ -121,15 +121,11 @@ def write(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, A
 
 def script(own: Mapping[str, FilledFile], directory: Path, values: Mapping[str, Any], workdir: Path) -> str:
     """Returns shell commands that write the files `own` as for a trial in `workdir`."""
-    make_workdir = "" if all(file.is_script for file in own.values()) else f"mkdir -p {quoted(workdir)}\n"
-    return make_workdir + "".join(
-        _here_document(directory / path, text_of(name, own[name], directory, values))
-        for name, path in paths(own, workdir).items()
-    )
-
-
-def _here_document(path: Path, text: str) -> str:
-    end = "END"
-    while end in text:
-        end += "_"
-    return f"cat > {quoted(path)} <<'{end}'\n{text}{'' if text.endswith(chr(10)) else chr(10)}{end}\n"
+    commands = "" if all(file.is_script for file in own.values()) else f"mkdir -p {quoted(workdir)}\n"
+    for name, path in paths(own, workdir).items():
+        text, end = text_of(name, own[name], directory, values), "END"
+        while end in text:
+            end += "_"
+        text += "" if text.endswith("\n") else "\n"
+        commands += f"cat > {quoted(directory / path)} <<'{end}'\n{text}{end}\n"
+    return commands

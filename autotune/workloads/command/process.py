@@ -137,7 +137,13 @@ class Process:
 
     def family(self) -> list[psutil.Process]:
         """Returns the command and all its descendants, orphans included."""
-        return [one for one in psutil.process_iter() if _is_marked(one, *self._mark)]
+        name, value = self._mark
+        family = []
+        for one in psutil.process_iter():
+            with suppress(psutil.Error, OSError):  # of another user, or ended
+                if one.environ().get(name) == value and _is_alive(one):
+                    family.append(one)
+        return family
 
     def end(self, grace_s: float) -> None:
         """Ends the command with SIGTERM, and kills what is left of its processes after `grace_s`.
@@ -241,12 +247,6 @@ def start(
     except (OSError, ValueError) as error:  # ValueError: a zero byte
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"workload.run: {arguments[0]} cannot be started in {directory}: {reason}") from None
-
-
-def _is_marked(process: psutil.Process, name: str, value: str) -> bool:
-    with suppress(psutil.Error, OSError):  # of another user, or ended
-        return process.environ().get(name) == value and _is_alive(process)
-    return False
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -172,16 +172,12 @@ class Follower:
                 return []
             start = self._ends.get(file, 0)
             start = start if start <= status.st_size else 0  # else it was rewritten
-            rows, self._ends[file] = self._parsed(file, start)
+            first = 0 if self._kind == _CSV else start  # a CSV file's ends are lines, and it has a header
+            with file.open("rb") as stream:
+                stream.seek(first)
+                rows, end = _PARSERS[self._kind](stream.read(), start - first)
+            self._ends[file] = first + end
             self._seen[file] = (status.st_mtime_ns, status.st_size)
             at_s = max(at_s, before_s)
             return [Row(at_s, scores) for row in rows if (scores := self._scores(row))]
         return []
-
-    def _parsed(self, file: Path, start: int) -> Parsed:
-        """Returns the rows after byte `start`, or after line `start` of a CSV file, header included."""
-        first = 0 if self._kind == _CSV else start
-        with file.open("rb") as stream:
-            stream.seek(first)
-            rows, end = _PARSERS[self._kind](stream.read(), start - first)
-        return Parsed(rows, first + end)

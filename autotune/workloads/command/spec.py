@@ -175,16 +175,14 @@ class Spec(BaseModel):
         for name in (WORKDIR, *self.files):
             if name in line.names_in(self.setup):
                 yield f"setup: cannot use {{{name}}}, because it runs before there is a trial"
+        names = self.placeholders()
         for name, own in self.files.items():
             yield from (f"files.{name}.{mistake}" for mistake in own.mistakes())
-            yield from self._wrong_name(name)
-
-    def _wrong_name(self, name: str) -> Iterator[str]:
-        names = self.placeholders()
-        if not name.isidentifier() or name in GIVEN:
-            yield f"files: must be a name of letters and none of {', '.join(GIVEN)}, got {units.quote(name)}"
-        elif all(name not in names[key] for key in ("run", "environment", "flags", "resume")):
-            yield f"files.{name}: nothing reads it; write {{{name}}} into workload.run"
+            if not name.isidentifier() or name in GIVEN:
+                rule = f"must be a name of letters and none of {', '.join(GIVEN)}"
+                yield f"files: {rule}, got {units.quote(name)}"
+            elif all(name not in names[key] for key in ("run", "environment", "flags", "resume")):
+                yield f"files.{name}: nothing reads it; write {{{name}}} into workload.run"
 
     @property
     def file(self) -> tuple[str, str] | None:
@@ -223,20 +221,16 @@ class Spec(BaseModel):
 
     def require_settings(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...] = ()) -> None:
         """Raises InputError for names that no nested or dotted setting has, and for unused settings."""
-        if wrong := [*self._without_setting(settings), *self.unused(settings, used_by_tuner)]:
-            raise InputError("; ".join(wrong))
-
-    def _without_setting(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """Yields mistakes about placeholders and flags that match none of the `settings`."""
         paths = [path for path, _ in line.flat(settings)]
-        yield from (
-            f"workload.files.{name}: a setting has the same name" for name in self.files if name in paths
-        )
+        twice = [name for name in self.files if name in paths]
+        wrong = [f"workload.files.{name}: a setting has the same name" for name in twice]
         named = [(f"{key}: {{{name}}}", name) for key, names in self.placeholders().items() for name in names]
         for what, name in [*named, *((f"flags: {name}", name) for name in self.flags)]:
             if name not in {*paths, *GIVEN, *self.files}:
                 nearest = did_you_mean(name, [*paths, *GIVEN])
-                yield f"workload.{what} is no setting of the baseline{nearest}"
+                wrong.append(f"workload.{what} is no setting of the baseline{nearest}")
+        if wrong := [*wrong, *self.unused(settings, used_by_tuner)]:
+            raise InputError("; ".join(wrong))
 
     def unused(self, settings: Mapping[str, Any], used_by_tuner: tuple[str, ...]) -> list[str]:
         names = [name for names in self.placeholders().values() for name in names]

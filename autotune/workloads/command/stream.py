@@ -72,7 +72,17 @@ class Stream:
 
     def _arrived(self) -> Iterator[Message]:
         while (message := self._inbox.get(0.0)) is not None:
-            yield from self._from_hook(message)
+            match message.content:
+                case Step() if self._spec.counts_by_output:
+                    continue
+                case Step():
+                    self._steps_s.append(message.at_s)
+                case Scores(scores, place):  # only those that are named, and logged in a followed directory
+                    named = self._follower.named_scores(place, scores) if self._follower else {}
+                    if not named:
+                        continue
+                    message = message._replace(content=Scores(named))
+            yield message
         with suppress(Empty):
             while True:
                 line, content = self._printed.get_nowait()
@@ -81,23 +91,6 @@ class Stream:
                 yield Message(line.at_s if ended_s is None else ended_s, content)
         for row in self._follower.look() if self._follower else ():
             yield Message(row.at_s, Scores(row.scores))
-
-    def _from_hook(self, message: Message) -> Iterator[Message]:
-        """Yields `message`, unless it is a step and steps are counted from the output.
-
-        Scores pass only if the specification names them and they were logged in a followed directory.
-        """
-        match message.content:
-            case Step():
-                if self._spec.counts_by_output:
-                    return
-                self._steps_s.append(message.at_s)
-            case Scores(scores, place):
-                named = self._follower.named_scores(place, scores) if self._follower else {}
-                if not named:
-                    return
-                message = message._replace(content=Scores(named))
-        yield message
 
     def missing_step(self) -> str:
         wanted = next(iter(self._progress.missing.items()), None)

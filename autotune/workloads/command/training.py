@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,12 +75,40 @@ def fit(
     workdir = workdir.absolute()  # the command runs in another directory
     if calls.is_in_view(spec_):
         directory = view.make(directory, workdir / calls.VIEW)
-    attempt = partial(_attempt, spec_, directory, settings, workdir, objects, is_asked=is_asked, grace=grace)
+    values = calls.values_of(spec_, settings, workdir)
+    pattern = None if spec_.resume is None else calls.place(directory, spec_.resume.file, values)
+    arguments = calls.put_in(settings, objects)
+    variables = {wire.OVERRIDES: json.dumps(arguments)} if objects else {}
+    names = {f"{name}.{key}" for name, own in arguments.items() for key in own if name != wire.IN_TRIAL}
+    batch = int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings)))
+    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
+
+    def attempt() -> Iterator[Stamped]:
+        files.write(spec_.files, directory, values, workdir)
+        checkpoint = Checkpoint(pattern, workdir)
+        resumed = _begun(checkpoint)
+        counter = Counter(resumed or Counts(0), batch)
+        call = calls.call(spec_, values, resumes=resumed is not None)
+        file = spec_.file
+        follower = file and Follower(file[0], calls.place(directory, file[1], values), spec_.scores)
+        environment = calls.call_environment(spec_, call, settings, workdir, counter=counter, samples=samples)
+        with Inbox() as inbox:
+            stream, resumes = Stream(spec_, inbox, follower), checkpoint.exists  # else it was set aside
+            environment |= variables | inbox.environment()
+            process = Process(call.arguments, directory, environment, wire.SOCKET, stream.hear)
+            run = _Run(spec_, process, inbox, stream, counter, checkpoint, set(names), resumes)
+            try:
+                yield from run.records(samples, is_asked, grace)
+            finally:
+                inbox.tell_to_stop()
+                process.end(grace.ended_s)
+                deque(run.accepted(stream.rest()), maxlen=0)  # counts them, for resuming from the checkpoint
+
     try:
         yield from attempt()
     except ending.ResumeError as error:
         is_kept = error.was_killed or wire.is_whole()  # a whole training is not restarted unasked
-        checkpoint = _checkpoint(spec_, directory, calls.values_of(spec_, settings, workdir), workdir)
+        checkpoint = Checkpoint(pattern, workdir)
         if is_kept or checkpoint.was_set_aside or not checkpoint.set_aside():
             raise
         print(f"autotune: {error}; it starts from the beginning", flush=True)
@@ -90,69 +117,20 @@ def fit(
     yield from attempt()
 
 
-def _attempt(
-    spec_: Spec,
-    directory: Path,
-    settings: Mapping[str, Any],
-    workdir: Path,
-    objects: Sequence[str],
-    *,
-    is_asked: Callable[[], bool],
-    grace: Grace,
-) -> Iterator[Stamped]:
-    values = calls.values_of(spec_, settings, workdir)
-    files.write(spec_.files, directory, values, workdir)
-    checkpoint = _checkpoint(spec_, directory, values, workdir)
-    resumed = _begun(checkpoint)
-    batch = int(settings.get(spec.EFFECTIVE_BATCH) or effective_batch(dict(settings)))
-    counter = Counter(resumed or Counts(0), batch)
-    call = calls.call(spec_, values, resumes=resumed is not None)
-    file = spec_.file
-    follower = file and Follower(file[0], calls.place(directory, file[1], values), spec_.scores)
-    arguments = calls.put_in(settings, objects)
-    samples = int(values.get(spec.TRIAL_SAMPLES) or 0)
-    environment = calls.call_environment(spec_, call, settings, workdir, counter=counter, samples=samples)
-    if objects:
-        environment[wire.OVERRIDES] = json.dumps(arguments)
-    with Inbox() as inbox:
-        stream, resumes = Stream(spec_, inbox, follower), checkpoint.exists  # else it was set aside
-        environment |= inbox.environment()
-        process = Process(call.arguments, directory, environment, wire.SOCKET, stream.hear)
-        names = {f"{name}.{key}" for name, own in arguments.items() for key in own if name != wire.IN_TRIAL}
-        run = _Run(spec_, process, inbox, stream, counter, checkpoint, names, resumes)
-        try:
-            yield from run.records(samples, is_asked, grace)
-        finally:
-            inbox.tell_to_stop()
-            process.end(grace.ended_s)
-            deque(run.accepted(stream.rest()), maxlen=0)  # counts them, for resuming from the checkpoint
-
-
-def _checkpoint(spec_: Spec, directory: Path, values: Mapping[str, Any], workdir: Path) -> Checkpoint:
-    file = None if spec_.resume is None else calls.place(directory, spec_.resume.file, values)
-    return Checkpoint(file, workdir)
-
-
 def _begun(checkpoint: Checkpoint) -> Counts | None:
     """Returns the counts to resume from; None to start from scratch, as a trial does if they are unknown."""
     if not checkpoint.exists:
         checkpoint.forget()
         return None
-    counts = checkpoint.counts()
-    if counts is not None:
-        print(f"autotune: continues from the checkpoint, after {counts.samples:,} samples", flush=True)
-    elif wire.is_whole():
-        counts = checkpoint.least()
-        print(
-            f"autotune: continues from the checkpoint, after at least {counts.samples:,} samples", flush=True
-        )
-    else:
+    said, counts = "continues from the checkpoint, after", checkpoint.counts()
+    if counts is None and wire.is_whole():
+        said, counts = f"{said} at least", checkpoint.least()
+    if counts is None:
         checkpoint.set_aside()
-        print(
-            "autotune: it is not known at how many samples the checkpoint was saved; "
-            "the training starts from the beginning",
-            flush=True,
-        )
+        said = "it is not known at how many samples the checkpoint was saved"
+        print(f"autotune: {said}; the training starts from the beginning", flush=True)
+    else:
+        print(f"autotune: {said} {counts.samples:,} samples", flush=True)
     return counts
 
 

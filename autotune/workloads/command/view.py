@@ -25,21 +25,23 @@ def make(directory: Path, place: Path) -> Path:
     directory = directory.resolve()
     view = place / directory.relative_to("/")
     view.mkdir(parents=True, exist_ok=True)
-    at, inside = directory, view
-    for _ in range(_LEVELS):
-        if at == at.parent:
-            break
-        for sibling in _entries(at.parent):
-            if sibling != at and not os.path.lexists(link := inside.parent / sibling.name):
+    below, inside = directory, view
+    for above in directory.parents[:_LEVELS]:
+        for sibling in _entries(above):
+            if sibling != below and not os.path.lexists(link := inside.parent / sibling.name):
                 link.symlink_to(sibling)
-        at, inside = at.parent, inside.parent
+        below, inside = above, inside.parent
     for count, (source, made) in enumerate(_files(directory, view, place.resolve())):
         if count > _MOST_FILES:
             raise InputError(
                 f"{directory}: more than {_MOST_FILES:,} files: start the search where the script is"
             )
-        if not os.path.lexists(made):
-            _add(source, made)
+        if os.path.lexists(made):
+            continue
+        if source.is_file() and source.stat().st_size <= _COPIED_BYTES:
+            shutil.copy2(source, made)
+        elif source.exists() and not source.is_fifo() and not source.is_socket():
+            made.symlink_to(source.resolve())
     return view
 
 
@@ -64,11 +66,3 @@ def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, 
 def is_link(entry: Path) -> bool:
     """Returns True if a view has only a link to a directory: what is written below it is the original."""
     return entry.is_symlink() or entry.name in _LINKED
-
-
-def _add(source: Path, made: Path) -> None:
-    is_small = source.is_file() and source.stat().st_size <= _COPIED_BYTES
-    if is_small:
-        shutil.copy2(source, made)
-    elif source.exists() and not source.is_fifo() and not source.is_socket():
-        made.symlink_to(source.resolve())

@@ -61,9 +61,6 @@ class CommandWorkload(Workload):
         is_named = os.sep in first and Path(first).name.startswith("python")
         return str(self.directory / first) if is_named else self.spec.python
 
-    def _call(self, spec_: Spec, settings: Mapping[str, Any]) -> calls.Call:
-        return calls.call(spec_, calls.values_of(self.spec, settings, ""))
-
     @property
     def own_file(self) -> OwnFile:
         return Script(self)
@@ -103,11 +100,9 @@ class CommandWorkload(Workload):
 
     def revision(self) -> str:
         bases = [self.directory / own.base for own in self.spec.files.values()]
-        return code.revision_of_files(self.directory, self.spec.code, [*bases, *self._named()])
-
-    def _named(self) -> list[Path]:
         named = [self.directory / word for word in self.spec.run if code.may_be_the_users(Path(word))]
-        return [file for file in named if file.is_file()]
+        files_ = [*bases, *(file for file in named if file.is_file())]
+        return code.revision_of_files(self.directory, self.spec.code, files_)
 
     def data_fingerprint(self, settings: Mapping[str, Setting]) -> str | None:
         return code.fingerprint_of_data(self.directory, self.spec.data) if self.spec.data else None
@@ -134,11 +129,17 @@ class CommandWorkload(Workload):
         files that cannot be filled, and a failing set-up.
         """
         self.spec.require_settings(settings, self._used(settings))
-        self._require_places(settings)
+        if not self.directory.is_dir():
+            raise InputError(f"workload.directory: there is no directory {self.directory}")
+        if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
+            raise InputError(f"workload.python: there is no program {self.spec.python}")
         values = calls.values_of(self.spec, settings, "")
+        call = calls.call(self.spec, values)
+        if not is_program(program := call.arguments[0], self.directory, call.environment["PATH"]):
+            raise InputError(f"workload.run: there is no program {program}")
         for name, own in self.spec.files.items():
             files.text_of(name, own, self.directory, values)
-        return self._set_up(settings) if self.spec.setup else []
+        return self._set_up(values) if self.spec.setup else []
 
     def takes(self, name: str) -> bool:
         return not self.spec.unused({name: None}, self._used({name: None}))
@@ -147,17 +148,8 @@ class CommandWorkload(Workload):
         """Returns the settings that are used although the specification does not name them."""
         return _USED_BY_TUNER
 
-    def _require_places(self, settings: Mapping[str, Any]) -> None:
-        if not self.directory.is_dir():
-            raise InputError(f"workload.directory: there is no directory {self.directory}")
-        if self.spec.python is not None and not os.access(self.spec.python, os.X_OK):
-            raise InputError(f"workload.python: there is no program {self.spec.python}")
-        call = self._call(self.spec, settings)
-        if not is_program(program := call.arguments[0], self.directory, call.environment["PATH"]):
-            raise InputError(f"workload.run: there is no program {program}")
-
-    def _set_up(self, settings: Mapping[str, Any]) -> list[str]:
-        call = self._call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), settings)
+    def _set_up(self, values: Mapping[str, Any]) -> list[str]:
+        call = calls.call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), values)
         begun_s = time.monotonic()
         with start(call.arguments, self.directory, call.environment, subprocess.PIPE) as process:
             output = process.stdout.read().decode(errors="replace") if process.stdout else ""
