@@ -89,19 +89,14 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: in
         prober.say(f"Trying {name} {value} ...")
         every = options.evaluated(known) if tried == "steps" else None
         short = _run(prober, counted, value, every, effects.step_s(seen) or 0.0)
-        if _has_ended_by_it(short.seen, seen, value):
-            note = f"{name} {before} -> {value}: the training ended after {len(short.seen.steps)} steps"
+        count = len(short.seen.steps)
+        is_shorter = not seen.has_ended or count < len(seen.steps)
+        if short.seen.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE):
+            note = f"{name} {before} -> {value}: the training ended after {count} steps"
             length, interval = (tried, tuple(counted)), int(every.value or 1) if every else None
             return Duration(seen, note, length, short if short.seen.steps else None, batch, interval)
     note = f"{name} {before}: did not end a training, so it stays"
     return Duration(seen, note, None, short if short and short.seen.steps else None)
-
-
-def _has_ended_by_it(short: Watched, full: Watched, value: int) -> bool:
-    """Returns True if a training ended because its length was `value` steps or epochs."""
-    count = len(short.steps)
-    is_shorter = not full.has_ended or count < len(full.steps)
-    return short.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE)
 
 
 def _run(

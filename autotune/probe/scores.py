@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core import units
@@ -114,7 +114,7 @@ def values(seen: Watched, score: Score) -> Iterator[float]:
 
     The name identifies the score if its place or pattern differs.
     """
-    found = _all(seen)
+    found = list(_all(seen))
     same = [one for one in found if replace(one, values=()) == replace(score, values=())]
     here = next((one for one in (*same, *found) if one.name == score.name), score)
     if here.kind == "":
@@ -132,8 +132,17 @@ def _place(path: str) -> str:
     return _STAMP.sub("*", path)
 
 
-def _all(seen: Watched) -> list[Score]:
-    return [*_logged(seen), *_in_tables(seen.tables), *_printed(seen)]
+def _all(seen: Watched) -> Iterator[Score]:
+    """Yields the scores that are logged or known to a framework's trainer, in tables, and printed."""
+    for logger, place, name in dict.fromkeys(one[:3] for one in seen.logged):
+        values = tuple(one[3] for one in seen.logged if one[:3] == (logger, place, name))
+        yield Score(cleaned(name), logger, _place(place), name, values)
+    for path, text in seen.tables.items():
+        rows, kind = _rows(path, text), "csv" if path.endswith(".csv") else "jsonl"
+        for name in dict.fromkeys(name for row in rows for name in row):
+            if values := tuple(n for row in rows if (n := units.number(row.get(name))) is not None):
+                yield Score(cleaned(name), kind, _place(path), name, values)
+    yield from _printed(seen)
 
 
 def _is_setting(score: Score, seen: Watched) -> bool:
@@ -162,23 +171,6 @@ def is_clear(candidates: Sequence[Score]) -> bool:
 
 def _words(name: str) -> list[str]:
     return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-
-
-def _logged(seen: Watched) -> Iterator[Score]:
-    """Yields the scores that are logged, or known to a framework's trainer."""
-    for logger, place, name in dict.fromkeys(one[:3] for one in seen.logged):
-        values = tuple(one[3] for one in seen.logged if one[:3] == (logger, place, name))
-        yield Score(cleaned(name), logger, _place(place), name, values)
-
-
-def _in_tables(files: Mapping[str, str]) -> Iterator[Score]:
-    for path, text in files.items():
-        rows = _rows(path, text)
-        for name in dict.fromkeys(name for row in rows for name in row):
-            values = tuple(n for row in rows if (n := units.number(row.get(name))) is not None)
-            if values:
-                kind = "csv" if path.endswith(".csv") else "jsonl"
-                yield Score(cleaned(name), kind, _place(path), name, values)
 
 
 def _rows(path: str, text: str) -> list[dict[str, float]]:

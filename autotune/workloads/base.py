@@ -15,8 +15,6 @@ from autotune.workloads import code
 
 # A generator of records, or a function that reports them and returns nothing.
 Fit = Callable[[Mapping[str, Any], Path], Iterator[Mapping[str, Any]] | None]
-# `(settings, samples of an epoch)` -> samples between two evaluations; None if unknown.
-BetweenEvaluations = Callable[[Mapping[str, Setting], int | None], int | None]
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,8 @@ class Cadence:
     """The interval between a training's evaluations, as its own settings decide it."""
 
     setting: str | None = None  # name of the setting that decides it
-    samples: BetweenEvaluations = lambda *_: None
+    # `(settings, samples of an epoch)` -> samples between two evaluations; None if unknown.
+    samples: Callable[[Mapping[str, Setting], int | None], int | None] = lambda *_: None
 
 
 class InFile(NamedTuple):

@@ -62,20 +62,18 @@ def _followed(package: Mapping[str, Path]) -> dict[str, Path]:
     modules: dict[str, Path] = {}
     looked_at, waiting = set(package), list(package.items())
     while waiting:
-        for name in set(_imported(*waiting.pop())) - looked_at:
-            looked_at.add(name)
-            if (file := _source(name)) is not None:
-                modules[name] = file
-                waiting.append((name, file))
+        name, file = waiting.pop()
+        own = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
+        imported: set[str] = set()  # with the packages above
+        for level, path in _imports(_content(file)):
+            above = own[: len(own) + 1 - level] if level else []
+            imported |= set(itertools.accumulate([*above, *filter(None, path.split("."))], "{}.{}".format))
+        for found in imported - looked_at:
+            looked_at.add(found)
+            if (source := _source(found)) is not None:
+                modules[found] = source
+                waiting.append((found, source))
     return modules
-
-
-def _imported(name: str, file: Path) -> Iterator[str]:
-    """Yields the names that the module `name` may import, and their parent packages."""
-    package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
-    for level, imported in _imports(_content(file)):
-        above = package[: len(package) + 1 - level] if level else []
-        yield from itertools.accumulate([*above, *filter(None, imported.split("."))], "{}.{}".format)
 
 
 @lru_cache(maxsize=4096)  # needed for every trial; parsing takes 0.1 s

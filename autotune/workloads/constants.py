@@ -1,10 +1,9 @@
 """Reads the constants of a Python script, such as `batch_size = 64` at its top."""
 
 import ast
-import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -21,25 +20,6 @@ def read_python(text: str) -> Node:
     and of its functions `main` and `train`. Raises InputError if `text` is not Python.
     """
     return Node(0, len(text), inner=_once(parse_python(text).body, _Lines(text)))
-
-
-def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yields texts that a script gives a name, as in `login(key="...")`, each with its line and that name."""
-    for node in ast.walk(parse_python(text)):
-        pairs: Iterable[tuple[ast.AST | str | None, ast.AST | None]] = ()
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                pairs = [(target, value) for target in targets]
-            case ast.AnnAssign(target=target, value=value):
-                pairs = [(target, value)]
-            case ast.keyword(arg=keyword, value=value):
-                pairs = [(keyword, value)]
-            case ast.Dict(keys=keys, values=values):
-                pairs = zip(keys, values, strict=True)
-        for name, given in pairs:
-            if isinstance(given, ast.Constant) and isinstance(given.value, str):
-                words = re.findall(r"[\w-]+", ast.unparse(name) if isinstance(name, ast.AST) else name or "")
-                yield given.lineno, words[-1] if words else "", given.value
 
 
 def parse_python(text: str | bytes) -> ast.Module:

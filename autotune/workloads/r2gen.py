@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from autotune.core.errors import InputError, did_you_mean
 from autotune.core.settings import FOR_CUDA, KnownSetting, Result, Setting, result_setting
@@ -41,10 +41,8 @@ _BLEU = tuple(f"bleu_{n}" for n in range(1, 5))
 _SCORES = (*_BLEU, "rouge_l", "cider", "meteor", *(f"full_{name}" for name in _BLEU))
 _LOSS = "val_loss"
 _OF_REFERENCES = {"max_seq_length", "min_word_count"}
-_SHAPE = (*_SMALL, "rm_num_slots", "max_seq_length")
-_MODELS: dict[str, dict[str, Setting]] = {
-    "full": {name: trainer.Config.model_fields[name].default for name in _SHAPE},
-    "small": {name: trainer.Config.model_fields[name].default for name in _SHAPE} | _SMALL,
+_FULL: dict[str, Setting] = {
+    name: trainer.Config.model_fields[name].default for name in (*_SMALL, "rm_num_slots", "max_seq_length")
 }
 
 
@@ -74,7 +72,7 @@ class R2GenWorkload(Workload):
     places = frozenset({"data", "visual_weights"})
     known_settings = (*map(result_setting, _OPTIMIZER), _BENCHMARK)
     settings_model = trainer.Config
-    models = _MODELS
+    models: ClassVar = {"full": _FULL, "small": _FULL | _SMALL}
     epochs = "epochs"
     validation_size = "val_studies"
     cadence = Cadence(_EVALUATED, _between_evaluations)

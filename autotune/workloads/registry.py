@@ -41,7 +41,13 @@ def load(value: str | Mapping[str, Any]) -> Workload:
             f"workload {name}: there is no module {module} on the Python path; run this in the directory "
             "that holds it, or add that to PYTHONPATH"
         )
-    _require_unhidden(module.partition(".")[0], here, name)
+    top = module.partition(".")[0]
+    first, own = _origin(importlib.util.find_spec(top)), _origin(PathFinder.find_spec(top, here))
+    if own and first != own:
+        raise InputError(
+            f"workload {name}: there is another module {top} ({first}), which comes first; rename yours, "
+            "or put its directory on PYTHONPATH"
+        )
     return named(name)
 
 
@@ -113,16 +119,6 @@ def look_here_last() -> list[str]:
             sys.path[:] = [*(place for place in sys.path if place not in {"", here}), here]
             return [here]
     return []
-
-
-def _require_unhidden(module: str, here: list[str], name: str) -> None:
-    """Raises InputError if another module shadows the `module` in `here`."""
-    first, own = _origin(importlib.util.find_spec(module)), _origin(PathFinder.find_spec(module, here))
-    if own and first != own:
-        raise InputError(
-            f"workload {name}: there is another module {module} ({first}), which comes first; rename yours, "
-            "or put its directory on PYTHONPATH"
-        )
 
 
 def _origin(spec: ModuleSpec | None) -> Path | None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotune.core import files
 from autotune.inside.site import autotune_saves as saves
@@ -76,11 +76,6 @@ class Counter:
         return past[max(0, after - 1)][1]
 
 
-class _Noted(NamedTuple):
-    counts: Counts
-    stamp: str
-
-
 class Checkpoint:
     """A command's checkpoint, files or directories that match `pattern`, and its sample count.
 
@@ -101,8 +96,8 @@ class Checkpoint:
         """Returns the counts at which the checkpoint was saved; zero if there is none, None if unknown."""
         if not self.exists:
             return Counts(0)
-        noted = self._noted()
-        if noted and noted.stamp not in {self._written, _BY_SCRIPT}:
+        noted, stamp = self._noted()
+        if stamp not in {self._written, _BY_SCRIPT}:
             noted = None  # of an earlier checkpoint
         saved = saves.read_notes(saves.notes_file(str(self._workdir)))
         counts = []
@@ -110,19 +105,19 @@ class Checkpoint:
             with suppress(OSError):
                 if file.is_file() and (digest := saves.digest_of(file)) in saved:
                     counts.append(saved[digest])
-        return max(counts, key=lambda one: one.samples, default=None) or (noted and noted.counts)
+        return max(counts, key=lambda one: one.samples, default=None) or noted
 
     def least(self) -> Counts:
         """Returns the counts at which the checkpoint was saved, or else the counts of an earlier one."""
-        noted = self._noted()
-        return self.counts() or (noted.counts if noted else Counts(0))
+        return self.counts() or self._noted()[0] or Counts(0)
 
-    def _noted(self) -> _Noted | None:
+    def _noted(self) -> tuple[Counts | None, str]:
+        """Returns the counts in the note, and the stamp of the checkpoint that they are of."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = json.loads(self._note.read_text(encoding="utf-8"))
             tokens = None if note["tokens"] is None else int(note["tokens"])
-            return _Noted(Counts(int(note["samples"]), tokens), str(note["stamp"]))
-        return None
+            return Counts(int(note["samples"]), tokens), str(note["stamp"])
+        return None, ""
 
     def forget(self) -> None:
         """Removes the note of a checkpoint that no longer exists."""

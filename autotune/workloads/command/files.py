@@ -1,6 +1,7 @@
 """The user's files that a command reads, filled with a trial's settings."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from autotune.core import files, secrecy
 from autotune.core.errors import InputError
 from autotune.core.shell import quoted
-from autotune.workloads import constants
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
 from autotune.workloads.node import steps
+
+# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`.
+_NAMED_TEXT = re.compile(
+    r"""(?P<name>[\w-]+)["']?\]?\s*(?:=|:(?:\s*[\w.[\]|]+\s*=)?)\s*"""
+    r"""[bru]*(?P<quote>["'])(?P<text>.+?)(?P=quote)"""
+)
 
 
 class FilledFile(BaseModel):
@@ -87,8 +93,8 @@ def refuse_secrets(document: Document) -> None:
     for number, text in enumerate(document.text.splitlines(), start=1):
         if hide(text) != text:
             raise InputError(f"{why}: line {number}: looks like a key or a password")
-    for number, name, text in constants.named_texts(document.text):
-        secrecy.refuse_secrets({f"line {number}": {name: text}}, why)
+        for match in _NAMED_TEXT.finditer(text):
+            secrecy.refuse_secrets({f"line {number}": {match["name"]: match["text"]}}, why)
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotune.inside.messages import Message, Scores
+
 LOGS = ("tensorboard", "wandb")  # not read as files: the hook sends what a script logs
 _CSV = "csv"
 _EMPTY_S = 1.0  # a file that is empty for less time is being rewritten
@@ -121,13 +123,6 @@ def written_s(mtime_ns: int) -> float:
     return mtime_ns / 1e9 + lag_s + time.monotonic() - time.time()
 
 
-class Row(NamedTuple):
-    """Scores of a file's row, and when the file was written, on the monotonic clock."""
-
-    at_s: float
-    scores: dict[str, float]
-
-
 class Follower:
     """Follows the files that match `pattern`, or the logs in the directories that match it.
 
@@ -144,8 +139,11 @@ class Follower:
         self.look()  # present contents are of an earlier attempt
         self.missing = dict(names)
 
-    def look(self) -> list[Row]:
-        """Returns the scores added to files since the last call, ordered by file name."""
+    def look(self) -> list[Message]:
+        """Returns the scores added to files since the last call, ordered by file name.
+
+        Their time is that at which the file was written.
+        """
         before_s, self._looked_s = self._looked_s, time.monotonic()
         files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
         return [row for file in files if file.is_file() for row in self._grown(file, before_s)]
@@ -161,7 +159,7 @@ class Follower:
             self.missing.pop(name, None)
         return scores
 
-    def _grown(self, file: Path, before_s: float) -> list[Row]:
+    def _grown(self, file: Path, before_s: float) -> list[Message]:
         """Returns the new rows at the time of writing, or at `before_s` if later: the clock may jump."""
         with suppress(OSError):  # removed meanwhile
             status = file.stat()
@@ -179,5 +177,5 @@ class Follower:
             self._ends[file] = first + end
             self._seen[file] = (status.st_mtime_ns, status.st_size)
             at_s = max(at_s, before_s)
-            return [Row(at_s, scores) for row in rows if (scores := self._scores(row))]
+            return [Message(at_s, Scores(scores)) for row in rows if (scores := self._scores(row))]
         return []

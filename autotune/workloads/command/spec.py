@@ -159,7 +159,10 @@ class Spec(BaseModel):
         return self
 
     def _mistakes(self) -> Iterator[str]:
-        yield from _shell_in(self.run)
+        if operator := next((word for word in self.run if word in _OF_SHELLS), None):
+            yield f"run: no shell reads it; put what needs {operator!r} into a script, and run that"
+        if self.run and _ASSIGNMENT.match(self.run[0]):
+            yield f"run: a variable belongs in workload.environment, got {self.run[0]}"
         files = [name for name in _FILES if getattr(self, name) is not None]
         if len(files) > 1:
             yield f"at most one of {', '.join(_FILES)}, got {' and '.join(files)}"
@@ -267,13 +270,6 @@ def _explained(error: ErrorDetails, keys: Sequence[str]) -> str:
             message = error["msg"].removeprefix("Value error, ")
             return f"{where}: {message}" if where else message
     return f"{where}: {error['msg'][0].lower()}{error['msg'][1:]}, got {units.quote(error['input'])}"
-
-
-def _shell_in(run: tuple[str, ...]) -> Iterator[str]:
-    if operator := next((word for word in run if word in _OF_SHELLS), None):
-        yield f"run: no shell reads it; put what needs {operator!r} into a script, and run that"
-    if run and _ASSIGNMENT.match(run[0]):
-        yield f"run: a variable belongs in workload.environment, got {run[0]}"
 
 
 def _wrong_pattern(where: str, pattern: str | None, groups: int) -> Iterator[str]:

@@ -89,8 +89,7 @@ class Stream:
                 is_late = isinstance(content, Scores) and not line.is_stamped
                 ended_s = evaluated_s(line.at_s, self._steps_s) if is_late else None
                 yield Message(line.at_s if ended_s is None else ended_s, content)
-        for row in self._follower.look() if self._follower else ():
-            yield Message(row.at_s, Scores(row.scores))
+        yield from self._follower.look() if self._follower else ()
 
     def missing_step(self) -> str:
         wanted = next(iter(self._progress.missing.items()), None)

@@ -9,8 +9,6 @@ from autotune.core.settings import KnownSetting, Setting
 from autotune.workloads.base import Cadence
 from autotune.workloads.command import line
 
-# `(settings, samples, evaluations, quality)` of a trial -> further settings, by the tuner's names.
-ForTrial = Callable[[Mapping[str, Setting], int, int, str], Mapping[str, Setting]]
 # Translates a value of the tuner into values by path in a file; None: the framework cannot express it.
 Says = Callable[[Any], Mapping[str, Any] | None]
 
@@ -45,7 +43,8 @@ class Framework:
     units: tuple[str, ...] = ("samples",)  # units of work in which evaluations can be scheduled
     # Alternatives to paths in `roles`.
     other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    for_trial: ForTrial = lambda *_: {}
+    # `(settings, samples, evaluations)` of a trial -> further settings, by the tuner's names.
+    for_trial: Callable[[Mapping[str, Setting], int, int], Mapping[str, Setting]] = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
     builds: bool = True  # `autotune_KIND.train` trains what a function has built
     file: ConfigFile | None = None  # format of an exported winner; None: the framework has no own one
@@ -62,17 +61,14 @@ class Framework:
             for role, path in there.items()
             if path and role not in given and path not in given.values() and role not in baseline
         }
-        own, all_roles = values.get("values", {}), {**roles, **given}
+        own, roles = values.get("values", {}), {**roles, **given}
         words = {
             role: _spelt(spellings, [settings.get(path), *_choices(values.get("knobs"), path)])
             for role, spellings in self.words.items()
-            if (path := all_roles.get(role)) in self._either(role)
+            if (path := roles.get(role)) in self._either(role)
         }
-        return {
-            **values,
-            "roles": all_roles,
-            "values": {**words, **own} if isinstance(own, Mapping) else own,
-        }
+        own = {**words, **own} if isinstance(own, Mapping) else own
+        return {**values, "roles": roles, "values": own}
 
     def _either(self, role: str) -> tuple[str, ...]:
         return (self.roles[role], *self.other_roles.get(role, ()))

@@ -46,9 +46,7 @@ _BETWEEN_STEPS = {
 }
 
 
-def _for_trial(
-    settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
-) -> dict[str, Setting]:
+def _for_trial(settings: Mapping[str, Setting], samples: int, evaluations: int) -> dict[str, Setting]:
     """Spaces validations evenly over a trial, by batches counted across epochs.
 
     Each comes after a whole optimizer step, the last one at the trial's end. If the micro-batch is unknown,

@@ -61,9 +61,7 @@ _KNOWN = (
 )
 
 
-def _for_trial(
-    settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
-) -> dict[str, Setting]:
+def _for_trial(settings: Mapping[str, Setting], samples: int, evaluations: int) -> dict[str, Setting]:
     """Schedules evaluations by samples or tokens, which the hook counts."""
     return {f"{IN_TRIAL}.evaluate_every": math.ceil(samples / evaluations)}
 
@@ -108,11 +106,6 @@ def _compile(value: Any) -> Mapping[str, Any]:
     return {"torch_compile": value not in OFF, **({"torch_compile_mode": value} if value in _MODES else {})}
 
 
-def _checkpointing(value: Any) -> Mapping[str, Any]:
-    """Uses the name that every version knows, though newer ones warn; leaves out `False`, the default."""
-    return {} if value in OFF else {"gradient_checkpointing": True}
-
-
 # TrainingArguments (huggingface.co/docs/transformers/main_classes/trainer).
 _FILE = ConfigFile(
     "json",
@@ -122,7 +115,8 @@ _FILE = ConfigFile(
         common.PIN: lambda value: {"dataloader_pin_memory": value not in OFF},
         common.PERSISTENT: lambda value: {"dataloader_persistent_workers": value not in OFF},
         PRECISION: _switches,
-        CHECKPOINTING: _checkpointing,
+        # Every version knows this name, though newer ones warn; `False` is the default.
+        CHECKPOINTING: lambda value: {} if value in OFF else {"gradient_checkpointing": True},
         COMPILE: _compile,
         common.CLIP_NORM: "max_grad_norm",
         **{name: name for name in _SAME},

@@ -50,6 +50,7 @@ class FrameworkSpec(Spec):
 class FrameworkWorkload(CommandWorkload):
     """A command in whose process settings replace the arguments of the framework's objects."""
 
+    spec: FrameworkSpec
     framework: Framework
 
     @classmethod
@@ -83,25 +84,22 @@ class FrameworkWorkload(CommandWorkload):
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         given = super().for_trial(settings, samples, evaluations, quality)
-        return {**given, **self.framework.for_trial(settings, samples, evaluations, quality)}
+        return {**given, **self.framework.for_trial(settings, samples, evaluations)}
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Adds the framework's objects to the settings in use; a build function uses every setting."""
-        is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
-        return (*super()._used(settings), *(settings if is_built else self.framework.objects))
+        return (*super()._used(settings), *(settings if self.spec.build else self.framework.objects))
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
         """Adds the hook, first on PYTHONPATH, and the settings that it applies to the script, if any."""
         own = self.spec.environment.get("PYTHONPATH")
         behind = '"${PYTHONPATH:+:$PYTHONPATH}"' if own is None else word(f":{line.word(own, values)}")
         put_in = calls.put_in(settings, self.framework.objects)
-        is_built = isinstance(self.spec, FrameworkSpec) and self.spec.build
-        if not put_in and not is_built:
-            return super()._assignments(settings, values)
-        further = {wire.SETTINGS: dict(settings)} if is_built or put_in != settings else {}
-        given = {wire.OVERRIDES: put_in, **further}
-        return [
-            *super()._assignments(settings, values),
-            f"PYTHONPATH={word(str(SITE))}{behind}",
-            *(f"{name}={word(json.dumps(value))}" for name, value in given.items()),
-        ]
+        assignments = super()._assignments(settings, values)
+        if not put_in and not self.spec.build:
+            return assignments
+        assignments.append(f"PYTHONPATH={word(str(SITE))}{behind}")
+        assignments.append(f"{wire.OVERRIDES}={word(json.dumps(put_in))}")
+        if self.spec.build or put_in != settings:
+            assignments.append(f"{wire.SETTINGS}={word(json.dumps(dict(settings)))}")
+        return assignments

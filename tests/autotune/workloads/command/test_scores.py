@@ -64,14 +64,16 @@ def test_csv_rows_are_read_once_even_if_columns_change(tmp_path):
     file.write_text("")
     assert follower.look() == []
     file.write_text("acc,epoch,loss\n,0,0.75\n,1,0.5\n0.25,2,0.375\n")
-    assert [found.scores for found in follower.look()] == [{"acc": 0.25, "loss": 0.375}]
+    assert [found.content.scores for found in follower.look()] == [{"acc": 0.25, "loss": 0.375}]
     file.write_text("acc,epoch,loss\n0.5,0,0.25\n")
-    assert [found.scores for found in follower.look()] == [{"acc": 0.5, "loss": 0.25}], "another run's"
+    assert [found.content.scores for found in follower.look()] == [{"acc": 0.5, "loss": 0.25}], (
+        "another run's"
+    )
     file.write_text("")
     os.utime(file, (time.time() - 60,) * 2)
     assert follower.look() == []
     file.write_text("loss\n0.5\n0.25\n0.125\n")
-    assert [found.scores["loss"] for found in follower.look()] == [0.5, 0.25, 0.125]
+    assert [found.content.scores["loss"] for found in follower.look()] == [0.5, 0.25, 0.125]
 
 
 @pytest.mark.parametrize("read", [json_lines, csv_rows])
@@ -91,10 +93,10 @@ def test_a_file_is_followed_from_its_end(tmp_path):
     assert follower.missing == {"acc": "val"}
     with file.open("a") as stream:
         stream.write('{"other": 2}\n{"val": 2}\n')
-    assert [found.scores for found in follower.look()] == [{"acc": 2.0}]
+    assert [found.content.scores for found in follower.look()] == [{"acc": 2.0}]
     assert follower.missing == {}
     file.write_text('{"val": 3}\n')  # rewritten
-    assert [found.scores for found in follower.look()] == [{"acc": 3.0}]
+    assert [found.content.scores for found in follower.look()] == [{"acc": 3.0}]
     file.unlink()
     assert follower.look() == []
 

@@ -65,13 +65,13 @@ def test_a_precision_is_known_in_each_of_its_spellings(word):
 )
 def test_a_trial_of_lightning_has_its_validations_after_whole_steps(micro_batch, accumulation, batches):
     settings = {"micro_batch_size": micro_batch, "accumulation_steps": accumulation}
-    found = LIGHTNING.for_trial(settings, 1000, 5, "val_loss")
+    found = LIGHTNING.for_trial(settings, 1000, 5)
     assert found == {"trainer.val_check_interval": batches, "trainer.check_val_every_n_epoch": None}
     assert 5 * batches * micro_batch >= 1000  # the last evaluation is not before the end
 
 
 def test_with_an_unknown_batch_the_script_keeps_its_own_schedule():
-    assert LIGHTNING.for_trial({"loader.num_workers": 2}, 1000, 5, "val_loss") == {}
+    assert LIGHTNING.for_trial({"loader.num_workers": 2}, 1000, 5) == {}
 
 
 def test_lightning_settings_outside_of_steps_do_not_affect_memory():

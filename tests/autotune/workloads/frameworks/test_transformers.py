@@ -53,9 +53,7 @@ def test_a_trial_evaluates_by_samples_and_the_export_as_the_user_configured():
     baseline = {"trainer": {**TRAINER["trainer"], "eval_steps": 500}}
     space = spaces.from_values({"workload": WORKLOAD, "baseline": baseline, "knobs": knobs}, "here")
     settings = space.settings({})
-    given = configurations.for_trial(
-        space, {**settings, **TRANSFORMERS.for_trial(settings, 1001, 5, "eval_loss")}
-    )
+    given = configurations.for_trial(space, {**settings, **TRANSFORMERS.for_trial(settings, 1001, 5)})
     assert given["in_trial"] == {"evaluate_every": 201}
     assert given["trainer"]["eval_steps"] == 500
     assert configurations.for_workload(space, settings) == baseline
