@@ -100,11 +100,13 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     told = _told(prober, (short.seen, seen) if short else (seen,), wishes)
     score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
+    python = shutil.which(first := prober.line.words[0])
+    is_python = Path(first).name in ("python", "python3")
     rates = [one for one in known if one.key in _LOWEST_RATES and options.is_number(one.value) and one.value]
     found = ProbeResult(
         words=prober.line.words,
         directory=str(prober.directory),
-        python=_python(prober.line.words),
+        python=python if is_python and python != sys.executable else None,
         environment=prober.environment,
         kind=framework or ("torch" if is_inside else "command"),
         score=score,
@@ -192,7 +194,7 @@ class _Trier:
         self.prober, self.seen, self.lines = prober, seen, lines
         self.effective: list[Candidate] = []
         self._without: list[Candidate] = []
-        self._unseen: dict[str, str] = {}  # why the last run with an option had no step
+        self._unseen: dict[str, str] = {}  # why the last run with an option did not show it
 
     @property
     def roles(self) -> set[str]:
@@ -204,17 +206,14 @@ class _Trier:
         # A seed has no effect of its own, and compiling is slow.
         apart = [one for one in candidates if one.role not in (settings.SEED, settings.COMPILE)]
         shown = self._try(apart) if apart else []
-        singly = [one for one in candidates if one not in shown]
-        if len(apart) == 1:
-            singly = [one for one in singly if one not in apart]
-        for one in singly:
-            shown += self._try([one])
+        for one in candidates:
+            if one not in shown and apart != [one]:
+                shown += self._try([one])
         self._note(candidates, shown)
 
     def again(self, short: ShortTraining) -> None:
         """Tries again the learning rates that had no effect, in a training too short for a warm-up."""
-        left = [one for one in self._without if one.role == settings.LEARNING_RATE]
-        for one in left:
+        for one in [one for one in self._without if one.role == settings.LEARNING_RATE]:
             line = self._result(one, has_effect=False)  # of the first try, since the second may end otherwise
             if self._try([one], short):
                 self._without.remove(one)
@@ -233,10 +232,14 @@ class _Trier:
         """Runs some steps with the tried values; returns the candidates that showed an effect."""
         self.prober.say(f"Trying {', '.join(f'{one.option.name} {one.value}' for one in tried)} ...")
         line, before = (short.line, short.seen) if short else (self.prober.line, self.seen)
-        after = self.prober.run(line.trying(tried), effects.after_steps(_STEPS), _TRIED_S)
-        is_alone = len(tried) == 1
         for one in tried:
-            self._unseen[one.option.name] = "" if after.steps else after.without_steps
+            line = line.with_value(one.option, one.value)
+        after = self.prober.run(line, effects.after_steps(_STEPS), _TRIED_S)
+        is_alone = len(tried) == 1
+        ended = f"ended with exit code {after.code} before its first step"
+        why_not = f"no step within {after.seconds:.0f} s" if after.code is None else ended
+        for one in tried:
+            self._unseen[one.option.name] = "no effect seen" if after.steps else why_not
         return [one for one in tried if effects.shows(one, before, after, is_alone=is_alone)]
 
     def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:
@@ -245,8 +248,7 @@ class _Trier:
         self.lines += [self._result(one, has_effect=one in shown) for one in tried]
 
     def _result(self, tried: Candidate, *, has_effect: bool) -> str:
-        why_not = self._unseen.get(tried.option.name) or "no effect seen"
-        result = "has an effect" if has_effect else f"{why_not}, so it stays"
+        result = "has an effect" if has_effect else f"{self._unseen[tried.option.name]}, so it stays"
         return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
 
 
@@ -285,11 +287,3 @@ def chosen_score(candidates: Sequence[Score], wishes: Wishes, choose: Choose) ->
     if wishes.minimize is not None:
         return score, wishes.minimize
     return score, choose.is_minimized(score) if score.minimize is None else score.minimize
-
-
-def _python(words: Sequence[str]) -> str | None:
-    """Returns the path of a leading `python`; None if there is none, or it is this one."""
-    if Path(words[0]).name not in ("python", "python3"):
-        return None
-    path = shutil.which(words[0])
-    return path if path and path != sys.executable else None

@@ -116,15 +116,15 @@ def of_objects(
 ) -> list[Option]:
     """Returns the arguments of a script's loader, optimizer, trainer and model that the hook can replace."""
     given: dict[str, Setting] = {}
-    arguments = trainer.get("arguments", {})
-    if trainer.get("framework") == "transformers":
+    framework, arguments = trainer.get("framework"), trainer.get("arguments", {})
+    if framework == "transformers":
         given = {f"trainer.{name}": arguments.get(name) for name in _OF_TRANSFORMERS}
         given["trainer.precision"] = next((one for one in ("bf16", "fp16") if arguments.get(one)), "fp32")
     else:
         given |= {f"loader.{name}": loader.get(name) for name in ("batch_size", "num_workers")}
         given |= {"optimizer.lr": max(rates)} if rates else {}
         given |= {} if trainer else {f"model.{name}": value for name, value in model.items()}
-    if trainer.get("framework") == "lightning":
+    if framework == "lightning":
         given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
     return [Option(name, "", value) for name, value in given.items() if value is not None]
 

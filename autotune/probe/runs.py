@@ -12,7 +12,6 @@ from autotune.core.errors import InputError
 from autotune.core.settings import Setting
 from autotune.inside.site import autotune_wire as wire
 from autotune.probe import effects, options, watching
-from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.watching import Watched
 from autotune.workloads.command import files, view
@@ -44,12 +43,6 @@ class CommandLine:
             return replace(self, inside={**self.inside, option.name: value})
         text = None if option.is_switch and value in (False, None) else str(value)
         return replace(self, words=tuple(options.put(self.words, option, text)))
-
-    def trying(self, candidates: Sequence[Candidate]) -> "CommandLine":
-        line = self
-        for one in candidates:
-            line = line.with_value(one.option, one.value)
-        return line
 
     @property
     def variables(self) -> dict[str, str]:

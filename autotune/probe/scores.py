@@ -65,10 +65,9 @@ class Score:
         return next((_SPLITS[word][1] for word in _words(self.name) if word in _SPLITS), None)
 
     @property
-    def is_informative(self) -> bool:
-        """True unless all its values are zero, or there are several and all are the same."""
-        different = set(self.values)
-        return different != {0.0} and (len(self.values) < 2 or len(different) > 1)
+    def is_best(self) -> bool:
+        """True for the best value so far, not that of the last evaluation."""
+        return bool(_BEST & set(_words(self.name)))
 
     @property
     def described(self) -> str:
@@ -93,7 +92,8 @@ def scores(seen: Watched) -> list[Score]:
     for kinds in (("reported",), ("csv", "jsonl", "tensorboard", "wandb")):
         if any(one.kind in kinds for one in evaluated):
             evaluated = [one for one in evaluated if one.kind in kinds]
-    found = [one for one in (evaluated or found) if one.is_informative]  # zeros may become more
+    found = [one for one in (evaluated or found) if set(one.values) != {0.0}]  # zeros may become more
+    found = [one for one in found if len(one.values) < 2 or len(set(one.values)) > 1]
     evaluated = [one for one in found if one.split is not None]
     best = min((one.split for one in evaluated if one.split is not None), default=None)
     chosen = [one for one in evaluated if one.split == best]
@@ -102,10 +102,10 @@ def scores(seen: Watched) -> list[Score]:
         rare = [one for one in found if one.minimize is not None and len(one.values) < most]
         chosen = [one for one in rare if not _TRAINED & set(_words(one.name))]
     losses = [one for one in chosen if "loss" in _words(one.name)]
-    chosen = [one for one in chosen if not any(_is_exponential(one, loss) for loss in losses)]
     first_of_name: dict[str, Score] = {}
-    for one in sorted(chosen, key=_rank):
-        first_of_name.setdefault(one.name, one)
+    for one in sorted(chosen, key=lambda one: (one.is_best, one.minimize is None, one.kind == "")):
+        if not any(_is_exponential(one, loss) for loss in losses):
+            first_of_name.setdefault(one.name, one)
     return list(first_of_name.values())
 
 
@@ -157,14 +157,9 @@ def _is_exponential(score: Score, loss: Score) -> bool:
     return bool(pairs) and all(a >= 1 and math.isclose(math.log(a), b, abs_tol=0.02) for a, b in pairs)
 
 
-def _rank(score: Score) -> tuple[bool, bool, bool]:
-    words = set(_words(score.name))
-    return bool(words & _BEST), score.minimize is None, score.kind == ""
-
-
 def is_clear(candidates: Sequence[Score]) -> bool:
     """Returns True if there is only one score of an evaluation, not counting its best value so far."""
-    current = [one for one in candidates if not set(_words(one.name)) & _BEST]
+    current = [one for one in candidates if not one.is_best]
     likely = [one for one in current if one.minimize is not None] or current
     return len(likely) == 1 and likely[0].split is not None
 

@@ -60,12 +60,6 @@ class Watched:
         return self.code == 0
 
     @property
-    def without_steps(self) -> str:
-        """Says how a run ended before its first step, for the user."""
-        ended = f"ended with exit code {self.code} before its first step"
-        return f"no step within {self.seconds:.0f} s" if self.code is None else ended
-
-    @property
     def start_s(self) -> float:
         """The seconds until the first step; all seconds if there was none."""
         return self.steps[0].at_s - self.begun_s if self.steps else self.seconds
@@ -105,17 +99,9 @@ def watch(
         lines.append((line.text, line.at_s))
         return True
 
-    environment = {
-        **os.environ,
-        "PYTHONUNBUFFERED": "1",
-        **variables,
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, (str(SITE), variables.get("PYTHONPATH") or os.environ.get("PYTHONPATH")))
-        ),
-        wire.PROBE: str(notes),
-        wire.VIEW: str(place),
-        _MARK: mark,
-    }
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    path = os.pathsep.join(filter(None, (str(SITE), environment.get("PYTHONPATH"))))
+    environment |= {"PYTHONPATH": path, wire.PROBE: str(notes), wire.VIEW: str(place), _MARK: mark}
     environment.pop(wire.SOCKET, None)
     begun_s = time.monotonic()
     process = Process(list(words), directory, environment, _MARK, heard, is_silent=True)
@@ -143,11 +129,9 @@ def read(
         if line.endswith("\n"):  # else it is being written
             for kind, value in json.loads(line).items():
                 by_kind[kind].append(value)
-    logged = [
-        (logger, place, name, value)
-        for logger, place, values in by_kind["logged"]
-        for name, value in values.items()
-    ]
+    logged: list[tuple[str, str, str, float]] = []
+    for logger, place, values in by_kind["logged"]:
+        logged += [(logger, place, name, value) for name, value in values.items()]
     parsers = sorted(by_kind["parser"], key=len, reverse=True)
     given = [*by_kind["function"], *parsers[:1]]  # Fire has a parser besides, for options of its own
     found = [one for each in given for one in options.of_parser(each)]

@@ -5,9 +5,8 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.core.settings import SEED
 from autotune.inside import inbox
@@ -21,8 +20,7 @@ from autotune.workloads.command.spec import Spec
 VIEW = "view"  # subdirectory of a trial's directory, below which its command runs
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Command ready to be started."""
 
     arguments: list[str]
@@ -46,14 +44,12 @@ def call(spec_: Spec, values: Mapping[str, Any], *, resumes: bool = False) -> Ca
 
 def values_of(spec_: Spec, settings: Mapping[str, Any], workdir: Path | str) -> dict[str, Any]:
     """Returns the values of all placeholders that have one."""
-    trial_samples = os.environ.get(wire.TRIAL_SAMPLES)
-    given = {
-        spec.TRIAL_SAMPLES: None if trial_samples is None else int(trial_samples),
-        spec.TRAINING_SAMPLES: spec_.training_samples,
-        spec.WORKDIR: str(workdir),
-    }
-    lengths = {name: value for name, value in given.items() if value is not None}
-    return {**lengths, **files.paths(spec_.files, Path(workdir)), **dict(line.flat(settings))}
+    given: dict[str, Any] = {spec.WORKDIR: str(workdir)}
+    if (samples := os.environ.get(wire.TRIAL_SAMPLES)) is not None:
+        given[spec.TRIAL_SAMPLES] = int(samples)
+    if spec_.training_samples is not None:
+        given[spec.TRAINING_SAMPLES] = spec_.training_samples
+    return {**given, **files.paths(spec_.files, Path(workdir)), **dict(line.flat(settings))}
 
 
 def place(directory: Path, path: str, values: Mapping[str, Any]) -> str:

@@ -81,9 +81,10 @@ def signal_name(number: int) -> str:
 def _raised_in(tail: Sequence[str]) -> ScriptError | None:
     """Returns the exception of the last traceback in the output; None if there is none."""
     starts = [i for i, line in enumerate(tail) if line.strip().endswith(_TRACEBACK)]
-    after = tail[starts[-1] + 1 :] if starts else []
-    match = next((m for line in after if line[:1].strip() and (m := _RAISED.fullmatch(line.strip()))), None)
-    return match and ScriptError(match[1], match[2] or "")
+    for line in tail[starts[-1] + 1 :] if starts else ():
+        if line[:1].strip() and (match := _RAISED.fullmatch(line.strip())):
+            return ScriptError(match[1], match[2] or "")
+    return None
 
 
 def _as_raised(raised: ScriptError) -> Exception:
@@ -112,6 +113,6 @@ def short(text: str, most: int = _QUOTED) -> str:
 
 
 def _quote(tail: Sequence[str], most_lines: int) -> str:
-    lines = [line for text in tail if (line := " ".join(printable(text).split()))]
-    kept = [short(line, _QUOTED if most_lines == 1 else _QUOTED // 2) for line in lines[-most_lines:]]
-    return " | ".join(kept)
+    width = _QUOTED if most_lines == 1 else _QUOTED // 2
+    lines = [line for text in tail if (line := short(text, width))]
+    return " | ".join(lines[-most_lines:])

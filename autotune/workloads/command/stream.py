@@ -23,7 +23,6 @@ _ON_ITS_WAY_S, _LATE_S = 0.05, 0.2  # delay of printed or sent messages: usual, 
 # early, and a trial that ends with them would miss its end.
 _LONG_STEPS, _LONG_S = 10, 0.2
 _TOGETHER_S = 0.5  # scores of one evaluation are printed within this time
-_STEPS, _SAMPLES = "steps", "samples"
 _NOT_HEARD = "only scores that Python logs with torch.utils.tensorboard, tensorboardX or wandb are seen"
 _NO_STEP = (
     "no optimizer step was seen; for a script without PyTorch 2.0 or newer, give workload.samples or "
@@ -36,7 +35,7 @@ class Stream:
 
     def __init__(self, spec: Spec, inbox: Inbox, follower: Follower | None) -> None:
         self._spec, self._inbox, self._follower = spec, inbox, follower
-        progress = {_SAMPLES: spec.samples, _STEPS: spec.steps}
+        progress = {"samples": spec.samples, "steps": spec.steps}
         self._progress = Patterns({name: pattern for name, pattern in progress.items() if pattern})
         self._scores = Patterns(spec.patterns)
         self._printed: SimpleQueue[tuple[OutputLine, Step | SamplesSeen | Scores]] = SimpleQueue()
@@ -47,9 +46,9 @@ class Stream:
     def hear(self, line: OutputLine) -> bool:
         """Takes a line of the output, on the reader thread; returns True if it matched a pattern."""
         progress = self._progress.find(line.text)
-        if _STEPS in progress:
+        if "steps" in progress:
             self._printed.put((line, Step(None)))
-        if math.isfinite(samples := progress.get(_SAMPLES, math.nan)):
+        if math.isfinite(samples := progress.get("samples", math.nan)):
             self._printed.put((line, SamplesSeen(int(samples))))
         if scores := self._scores.find(line.text):
             self._printed.put((line, Scores(scores)))
@@ -92,18 +91,16 @@ class Stream:
         yield from self._follower.look() if self._follower else ()
 
     def missing_step(self) -> str:
-        wanted = next(iter(self._progress.missing.items()), None)
-        if wanted is None:
-            return _NO_STEP
-        return f"workload.{wanted[0]}: {ending.short(wanted[1], 60)!r} matched no line"
+        for name, pattern in self._progress.missing.items():
+            return f"workload.{name}: {ending.short(pattern, 60)!r} matched no line"
+        return _NO_STEP
 
     def missing_scores(self) -> Iterator[str]:
         """Yields a line for each score that was not seen."""
-        if self._follower and (unseen := self._follower.missing):
-            kind, place = self._spec.file or ("", "")
-            yield from (
-                f"workload.{kind}: {name}: no {key!r} was found in {place}" for name, key in unseen.items()
-            )
+        if self._follower and self._spec.file and (unseen := self._follower.missing):
+            kind, place = self._spec.file
+            for name, key in unseen.items():
+                yield f"workload.{kind}: {name}: no {key!r} was found in {place}"
             yield from [_NOT_HEARD] if kind in LOGS else []
         for name, pattern in self._scores.missing.items():
             text = self._scores.no_number.get(name)

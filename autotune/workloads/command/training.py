@@ -11,21 +11,9 @@ from typing import Any, NamedTuple
 
 from autotune.core.record_names import COMPILING, FLOPS, QUEUED
 from autotune.core.settings import effective_batch
-from autotune.inside import stop_request
+from autotune.inside import messages, stop_request
 from autotune.inside.inbox import Inbox
-from autotune.inside.messages import (
-    Content,
-    GpuLost,
-    GpuLostError,
-    Message,
-    Reported,
-    SamplesSeen,
-    Scores,
-    ScriptError,
-    Stamped,
-    Step,
-    Taken,
-)
+from autotune.inside.messages import Message, Stamped
 from autotune.inside.site import autotune_wire as wire
 from autotune.inside.site.autotune_saves import Counts
 from autotune.workloads.command import calls, ending, files, spec, view
@@ -180,7 +168,7 @@ class _Run:
     checkpoint: Checkpoint
     to_take: set[str]  # searched arguments that no object has taken yet, such as `loader.num_workers`
     resumes: bool  # a checkpoint was there when it began
-    error: ScriptError | None = None
+    error: messages.ScriptError | None = None
     evaluations: int = 0
     reports: bool = False  # the script calls autotune.report
     counts_itself: bool = False  # it also reports how many samples it has seen
@@ -213,39 +201,39 @@ class _Run:
         if missing := self._lacks():
             raise self._lacking(*lacks, *missing)
 
-    def accepted(self, messages: Iterator[Message]) -> Iterator[Stamped]:
+    def accepted(self, arrived: Iterator[Message]) -> Iterator[Stamped]:
         """Yields the records of messages, and notes the counts of a checkpoint that was written since."""
-        for message in messages:
+        for message in arrived:
             if (record := self._record(message.at_s, message.content)) is not None:
-                is_step = isinstance(message.content, Step)
+                is_step = isinstance(message.content, messages.Step)
                 yield from self.merger.add(Stamped(record, message.at_s), is_step=is_step)
         yield from self.merger.rest()
         if self.spec.counts_by_output or self.counts_itself or wire.is_whole():
             self.checkpoint.look(self.counter, self.stream.known_s)
 
-    def _record(self, at_s: float, content: Content) -> dict[str, Any] | None:
+    def _record(self, at_s: float, content: messages.Content) -> dict[str, Any] | None:
         """Takes in a message; returns its record, None if it has none."""
         counter = self.counter
         match content:
-            case Step(samples, figures, tokens) if not self.counts_itself:
+            case messages.Step(samples, figures, tokens) if not self.counts_itself:
                 counter.step(at_s, samples, tokens)
                 return {**counter.counts, **figures}
-            case SamplesSeen(samples) if counter.take_printed(at_s, samples):
+            case messages.SamplesSeen(samples) if counter.take_printed(at_s, samples):
                 return {"samples": counter.samples}
-            case Scores(scores):
+            case messages.Scores(scores):
                 self.evaluations += 1
                 return {**counter.counts, **scores}
-            case Reported(record):
+            case messages.Reported(record):
                 self.reports = True
                 if "samples" in record and not self.counts_itself:
                     self.counts_itself = True
                     self.checkpoint.trust(counter)
                 return counter.complete(at_s, record)
-            case ScriptError():
+            case messages.ScriptError():
                 self.error = self.error or content  # the first failing process causes the others to fail
-            case GpuLost(reason):
-                raise GpuLostError(reason)
-            case Taken(names):
+            case messages.GpuLost(reason):
+                raise messages.GpuLostError(reason)
+            case messages.Taken(names):
                 self.to_take -= set(names)
         return None
 
@@ -272,5 +260,6 @@ class _Run:
             return []
         lacks = [] if self.counter.steps or self.reports else [self.stream.missing_step()]
         lacks += self.stream.missing_scores()
-        is_silent = self.spec.quality == spec.REPORTED and not self.reports
-        return [*lacks, "the script has not called autotune.report"] if is_silent else lacks
+        if self.spec.quality == spec.REPORTED and not self.reports:
+            lacks.append("the script has not called autotune.report")
+        return lacks

@@ -161,17 +161,16 @@ class CommandWorkload(Workload):
 
     def command_line(self, settings: Mapping[str, Any]) -> str:
         """Returns the shell line of a whole training with `settings` in the user's names and shape."""
-        samples = self.spec.training_samples
-        length = {} if samples is None else {spec.TRIAL_SAMPLES: samples}
-        values = {**calls.values_of(self.spec, settings, TRAINED.absolute()), **length}
-        call = calls.call(self.spec, values)
-        words = " ".join([*self._assignments(settings, values), *map(word, call.arguments)])
+        values = calls.values_of(self.spec, settings, TRAINED.absolute())
+        if self.spec.training_samples is not None:
+            values[spec.TRIAL_SAMPLES] = self.spec.training_samples
+        arguments = calls.call(self.spec, values).arguments
+        words = " ".join([*self._assignments(settings, values), *map(word, arguments)])
         return f"cd {quoted(self.directory)} && {words}"
 
     def _assignments(self, settings: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
         """Returns environment variables, with placeholders filled, as shell assignments."""
-        variables = {name: line.word(text, values) for name, text in self.spec.environment.items()}
-        return [f"{name}={word(text)}" for name, text in variables.items()]
+        return [f"{name}={word(line.word(text, values))}" for name, text in self.spec.environment.items()]
 
 
 @dataclass(frozen=True)
@@ -212,8 +211,8 @@ class Script(OwnFile):
 
     def put_in(self, file: Path, settings: Mapping[str, Any]) -> InFile | None:
         """Returns the values for a trial's copy of `file`; None if it is not in the specification."""
-        spec_, directory = self.workload.spec, self.workload.directory
-        values = calls.values_of(spec_, settings, TRAINED.absolute())
-        bases = {(directory / own.base).resolve(): own for own in spec_.files.values()}
-        own = bases.get(file.resolve())
-        return InFile(files.filled(own, values), own.names()) if own else None
+        values = calls.values_of(self.workload.spec, settings, TRAINED.absolute())
+        for own in self.workload.spec.files.values():
+            if (self.workload.directory / own.base).resolve() == file.resolve():
+                return InFile(files.filled(own, values), own.names())
+        return None
