@@ -65,7 +65,9 @@ class Duration:
         if self.length is None or one_s is None or self.short is None:
             return None
         count, steps_s = float(self.length[1][0].value or 1), one_s * len(self.short.seen.steps)
-        outside_s = max(0.0, self.short.seen.trained_s - steps_s)
+        short = self.short.seen
+        last_s = max([short.steps[-1].at_s, *(at_s for _, at_s in short.lines[-1:])])
+        outside_s = max(0.0, last_s - short.steps[0].at_s - steps_s)
         if self.length[0] == "epochs":
             return self.seen.start_s + count * (steps_s + outside_s)
         evaluations = count / self.every / _EVALUATIONS if self.every else 1

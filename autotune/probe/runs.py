@@ -19,7 +19,6 @@ from autotune.workloads.command.process import is_program
 from autotune.workloads.in_place import Document
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)  # before the program: an environment variable
-_TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines, more in a long training
 _LONGEST_START_S = 1800.0  # until the first step: a script may load and tokenize its data
 _SHORTEST_START_S, _STARTS = 60.0, 3.0  # of later runs, the second in multiples of the first run's start
 
@@ -85,45 +84,29 @@ class Prober:
         By default a start may take half an hour, and three times as long as the first one in later runs. The
         paths of files that it wrote are relative to its directory.
         """
-        longest_s = self._start_s if start_s is None else start_s
-        with tempfile.TemporaryDirectory(dir=self._place, ignore_cleanup_errors=True) as place:
-            seen = self._run(line, self._telling(is_enough), most_s, longest_s, Path(place))
+        with tempfile.TemporaryDirectory(dir=self._place, ignore_cleanup_errors=True) as name:
+            place, made = Path(name), view.make(self.directory, Path(name))
+            for file, values in line.files.items():
+                text = Document.read(self.directory / file).replaced(values).text
+                (made / file).unlink()
+                (made / file).write_text(text, encoding="utf-8")
+            variables = {**self.environment, **line.variables}
+            longest_s = self._start_s if start_s is None else start_s
+            seen = watching.watch(
+                line.words, (place, made), variables, is_enough, most_s, start_s=longest_s, say=self.say
+            )
+            wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
+            tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
+            texts = {str(path.relative_to(made)): path.read_text(errors="replace") for path in tables}
         if seen.steps and self._start_s == _LONGEST_START_S:
             self._start_s = max(_SHORTEST_START_S, _STARTS * seen.start_s)
-        return seen
-
-    def _run(
-        self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float, place: Path
-    ) -> Watched:
-        made = view.make(self.directory, place)
-        for file, values in line.files.items():
-            text = Document.read(self.directory / file).replaced(values).text
-            (made / file).unlink()
-            (made / file).write_text(text, encoding="utf-8")
-        variables = {**self.environment, **line.variables}
-        seen = watching.watch(line.words, (place, made), variables, is_enough, most_s, start_s=start_s)
         known = [*seen.options, *self._of_files(".yaml", ".yml", ".json")] or self._of_files(".py")
-        wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
-        tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
         return replace(
             seen,
             options=tuple(options.known(known)),
             wrote=tuple(str(path.relative_to(made)) for path in wrote),
-            tables={str(path.relative_to(made)): path.read_text(errors="replace") for path in tables},
+            tables=texts,
         )
-
-    def _telling(self, is_enough: effects.Stop) -> effects.Stop:
-        """Returns the stop condition, extended to print the run's progress every few seconds."""
-        told_s = 0.0
-
-        def check(seen: Watched) -> bool:
-            nonlocal told_s
-            if seen.seconds - told_s >= max(_TELL_S, _TELL_SHARE * seen.seconds):
-                told_s = seen.seconds
-                self.say(f"  {len(seen.steps)} steps after {seen.seconds:.0f} s")
-            return is_enough(seen)
-
-        return check
 
     def _of_files(self, *suffixes: str) -> list[Option]:
         """Returns the settings in the files on the command line that have one of the suffixes.

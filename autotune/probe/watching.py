@@ -18,6 +18,7 @@ from autotune.workloads.command.process import OutputLine, Process
 
 _MARK = "AUTOTUNE_PROBED"
 _LOOK_S, _GRACE_S = 0.2, 5.0
+_TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines on the progress, more in a long training
 _LOOK_SHARE = 20  # pause in multiples of the time that it takes to read the notes, which grow
 
 
@@ -65,12 +66,6 @@ class Watched:
         return self.steps[0].at_s - self.begun_s if self.steps else self.seconds
 
     @property
-    def trained_s(self) -> float:
-        """The seconds from the first step to the last sign of the training, a step or a line of output."""
-        ends_s = [self.steps[-1].at_s, *(at_s for _, at_s in self.lines[-1:])]
-        return max(ends_s) - self.steps[0].at_s
-
-    @property
     def tail(self) -> list[str]:
         return [text for text, _ in self.lines[-20:]]
 
@@ -83,10 +78,12 @@ def watch(
     most_s: float,
     *,
     start_s: float,
+    say: Callable[[str], None],
 ) -> Watched:
     """Runs a command line until it ends, until `is_enough` returns True, or for `most_s`.
 
-    The time until its first step is not part of that, as far as it is at most `start_s`.
+    The time until its first step is not part of that, as far as it is at most `start_s`. Says now and then
+    how far it is.
     `view` is the place of its view and its directory there, `variables` are added to the environment of this
     process. Raises InputError if it cannot be started.
     """
@@ -105,7 +102,7 @@ def watch(
     environment.pop(wire.SOCKET, None)
     begun_s = time.monotonic()
     process = Process(list(words), directory, environment, _MARK, heard, is_silent=True)
-    look_s = _LOOK_S
+    look_s, told_s = _LOOK_S, 0.0
     try:
         while True:
             left_s = begun_s + most_s + start_s - time.monotonic()
@@ -114,6 +111,9 @@ def watch(
             code, seconds = process.code, now_s - begun_s
             seen = read(notes.read_text(encoding="utf-8"), words, lines, seconds, code)
             look_s = max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - now_s))
+            if seconds - told_s >= max(_TELL_S, _TELL_SHARE * seconds):
+                told_s = seconds
+                say(f"  {len(seen.steps)} steps after {seconds:.0f} s")
             if code is not None or seconds > most_s + min(seen.start_s, start_s) or is_enough(seen):
                 return seen
     finally:

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from autotune.core.errors import InputError
-from autotune.workloads.constants import parse_python
+from autotune.workloads.readers import parse_python
 
 _DIGITS = 12
 _TUNER = __name__.partition(".")[0]

@@ -2,112 +2,15 @@
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import yaml
 
 from autotune.core.errors import InputError
-from autotune.workloads.constants import read_python
-from autotune.workloads.node import Node, Step, path_of, steps
-
-_ANCHOR = re.compile(r"(?:&\S*\s+)?")
-_ANCHOR_AND_TAG = re.compile(r"(?:[&!]\S*\s+)*")
-_MOST = 100_000  # values in a YAML text: aliases can expand to billions
-
-
-def read_json(text: str) -> Node:
-    """Parses `text`; raises InputError if it is not JSON."""
-    try:
-        json.loads(text)
-        # Valid JSON is YAML, but for tabs, which are only between values, and the values themselves.
-        root = yaml.compose(text.replace("\t", " "), Loader=yaml.SafeLoader)
-        return _JsonReader(text).node(root) if root else Node(0, 0)
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # too many digits, or nested too deeply
-        raise InputError(f"not JSON: {type(error).__name__}") from None
-
-
-def read_yaml(text: str) -> Node:
-    """Parses `text`; raises InputError if it is not one YAML document."""
-    try:
-        root = yaml.compose(text, Loader=_AliasLoader)
-        return Node(0, 0) if root is None else _Reader(text).node(root)
-    except yaml.MarkedYAMLError as error:
-        at = error.problem_mark or error.context_mark
-        where = f" in line {at.line + 1}, column {at.column + 1}" if at else ""
-        raise InputError(f"not YAML: {error.problem or error.context}{where}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"not YAML: {type(error).__name__}") from None
-
-
-class _AliasLoader(yaml.SafeLoader):
-    """Gives an alias its own position, since PyYAML returns the node of the anchor."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        node = super().compose_node(parent, index)
-        if isinstance(event, yaml.AliasEvent) and node is not None:
-            node = copy(node)
-            node.start_mark, node.end_mark = event.start_mark, event.end_mark
-            if isinstance(node, yaml.CollectionNode):
-                node.flow_style = True  # its lines are elsewhere
-        return node
-
-
-class _Reader:
-    """Converts PyYAML nodes, whose start mark lies before anchor and tag."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._made = 0
-
-    def node(self, theirs: yaml.Node) -> Node:
-        self._made += 1
-        if self._made > _MOST:
-            raise ValueError(f"at most {_MOST} values, got more")
-        end, is_scalar = theirs.end_mark.index, isinstance(theirs, yaml.ScalarNode)
-        properties = (_ANCHOR if is_scalar else _ANCHOR_AND_TAG).match(self._text, theirs.start_mark.index)
-        start = min(properties.end() if properties else 0, end)
-        if isinstance(theirs, yaml.ScalarNode):
-            if start < end and self._text[start] in "|>":  # the end mark of a block is at the next token
-                end = start + len(self._text[start:end].rstrip())
-            return Node(start, end, self._value(theirs))
-        is_list = isinstance(theirs, yaml.SequenceNode)
-        is_block = isinstance(theirs, yaml.CollectionNode) and not theirs.flow_style
-        items = theirs.value
-        pairs = enumerate(items) if is_list else ((self._name(key), value) for key, value in items)
-        inner: dict[Step, Node] = {name: self.node(value) for name, value in pairs}
-        if is_block and inner:
-            end = max(node.end for node in inner.values())
-        last_key = theirs.value[-1][0].start_mark.index if inner and not is_list else start
-        return Node(start, end, inner=inner, is_list=is_list, is_block=is_block, last_key=last_key)
-
-    def _name(self, key: yaml.Node) -> str:
-        """Returns the text of a scalar key; any other key is identified by its position."""
-        return str(key.value) if isinstance(key, yaml.ScalarNode) else f"?{key.start_mark.index}"
-
-    def _value(self, scalar: yaml.ScalarNode) -> Any:
-        """Returns PyYAML's value; for an unknown tag, the tag and the text."""
-        try:
-            return yaml.constructor.SafeConstructor().construct_object(scalar)
-        except (yaml.YAMLError, ValueError):
-            return scalar.tag, scalar.value
-
-
-class _JsonReader(_Reader):
-    """Reads values and names as in JSON: 1e5 is a number there, but a text in YAML."""
-
-    def _value(self, scalar: yaml.Node) -> Any:
-        return json.loads(self._text[scalar.start_mark.index : scalar.end_mark.index])
-
-    def _name(self, key: yaml.Node) -> str:
-        return str(self._value(key))
+from autotune.workloads.readers import Node, Step, path_of, read_json, read_python, read_yaml, steps
 
 
 class Form(NamedTuple):

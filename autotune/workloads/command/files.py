@@ -13,7 +13,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
-from autotune.workloads.node import steps
+from autotune.workloads.readers import steps
 
 # As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`.
 _NAMED_TEXT = re.compile(

@@ -21,7 +21,6 @@ from autotune.workloads.command.process import is_program, start
 from autotune.workloads.command.spec import Spec
 
 TRAINED = Path("trained")
-_USED_BY_TUNER = (SEED, *EFFECTIVE_BATCH)
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class CommandWorkload(Workload):
 
     def _used(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Returns the settings that are used although the specification does not name them."""
-        return _USED_BY_TUNER
+        return (SEED, *EFFECTIVE_BATCH)
 
     def _set_up(self, values: Mapping[str, Any]) -> list[str]:
         call = calls.call(self.spec.model_copy(update={"run": self.spec.setup, "flags": {}}), values)

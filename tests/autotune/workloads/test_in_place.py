@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autotune.core.errors import InputError
 from autotune.workloads.in_place import Document
-from autotune.workloads.node import steps
+from autotune.workloads.readers import steps
 
 YAML, JSON = Path("a.yaml"), Path("a.json")
 BASE = """\
