@@ -38,7 +38,7 @@ from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, s
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm, objective, planning, racing, stopping
 from autotune.searcher import heuristics
-from autotune.searcher.ports import Environment, SearchOptions, Silent
+from autotune.searcher.ports import Environment, Listener, SearchOptions
 from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.space.space import Space
@@ -229,7 +229,7 @@ def run_search(law: Law, space: Space, seed: int) -> Found:
     search = Search(
         space,
         study,
-        Silent(),
+        Listener(),
         SearchOptions(seed=seed, memory_limit_bytes=None, explain=False),
         Environment(clock=lambda: clock_s[0]),
     )

@@ -25,7 +25,7 @@ from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Failure, Outcome, RejectedFor, Status, Trial
 from autotune.memory import memory_needs
 from autotune.memory.feasibility import MemoryModel
-from autotune.searcher.ports import SearchOptions, Silent
+from autotune.searcher.ports import Listener, SearchOptions
 from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.space.space import Space
@@ -99,7 +99,7 @@ def ours(toy: Toy, seed: int, trials: int) -> Count:
     rng, spare = random.Random(seed), random.Random(-1 - seed)
     space = space_of(toy, trials)
     study = optuna.create_study(directions=["maximize"] * 2)
-    search = Search(space, study, Silent(), SearchOptions(seed=seed))
+    search = Search(space, study, Listener(), SearchOptions(seed=seed))
     while (trial := search.next()) is not None:
         values = toy.evaluate(trial.config, rng)
         if values is None:

@@ -22,7 +22,7 @@ import optuna
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.engines import engine
-from autotune.searcher.ports import Silent
+from autotune.searcher.ports import Listener
 from autotune.searcher.search import Search
 from autotune.sessions import prepare
 from autotune.space import builtin, spaces
@@ -55,7 +55,7 @@ def gaps(trials: int) -> tuple[dict[str, list[float]], float]:
         session = StoredSession.create(Path(directory, "s"), space, Options(wandb="off"), {})
         study = studies.open_study(session.study_file, space)
         studies.set_plan(study, study_file.SearchPlan(trials, None))
-        search = Search(space, study, Silent())
+        search = Search(space, study, Listener())
         setup = Setup(session, space, registry.load(space.workload), machine)
         engine.run(search, setup, guardian)
         ended = search.history.trials
@@ -79,7 +79,7 @@ def suggestion_s(known: int) -> float:
     asked = prepare.read_space(file, {"budget": {"trials": known + 10, "repeats": 0}})
     space = spaces.complete(asked.model_copy(update={"baseline": {**asked.baseline, **settings}}), "here")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    search = Search(space, optuna.create_study(directions=["maximize"] * 2), Silent())
+    search = Search(space, optuna.create_study(directions=["maximize"] * 2), Listener())
     taken = []
     while (begun := time.perf_counter()) and (trial := search.next()) is not None:
         taken.append(time.perf_counter() - begun)

@@ -16,6 +16,7 @@ from autotune.display.live import LiveView
 from autotune.display.snapshot import RunningTrial, Snapshot
 from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
+from autotune.searcher.ports import Listener
 from autotune.space.space import Space
 from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
@@ -25,7 +26,7 @@ _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
 _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
-class Screen:
+class Screen(Listener):
     """Listens to a search and keeps its state. `begun` is the search before its first trial."""
 
     def __init__(

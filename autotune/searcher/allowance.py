@@ -1,5 +1,6 @@
-"""Tracks the budget of a search in configurations and seconds, including its earlier runs."""
+"""Tracks the budget of a search, including its earlier runs, and whether another trial pays for itself."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ _A_DOZEN = 12
 _SEEDS = 3  # of the winner and the baseline: usually enough to decide, though the budget may allow more
 _SHORTEST = 0.25  # of its length: no training is made shorter
 _MOST_FOR_CONFIRMING = 0.5  # of a time limit
+_LEAST_GAIN = math.log(1.1)  # assumed of the next improvement; or the mean of those so far, if that is more
 
 
 class Allowance:
@@ -54,6 +56,27 @@ class Allowance:
         each_s, left_s = history.trial_s, self._limit_s - self.spent_s - confirm.most_s(history)
         enough = each_s * max(0, _A_DOZEN - len(history.searched))
         return 1.0 if not enough or enough <= left_s else max(_SHORTEST, left_s / enough)
+
+
+def next_trial_pays(history: History) -> bool:
+    """Returns True if the next trial is expected to save more training time than it costs.
+
+    Future trainings take `budget.worth` seconds with the baseline's settings, and less with the best so far.
+    The last of n independent trials is the best with probability 1 / n (Rényi, 1962); it is then expected to
+    improve by the mean of earlier improvements. Always True without a `worth`.
+    """
+    worth_s = history.space.budget.worth
+    ended = [trial.number for trial in history.searched if trial.outcome is not None]
+    if worth_s is None or history.baseline is None or not ended:
+        return True
+    usual_s = history.training_s(history.baseline)
+    seconds = {trial.number: history.training_s(trial) for trial in history.better}
+    factors = [usual_s / s if usual_s and (s := seconds.get(number)) else 1.0 for number in ended]
+    best = list(itertools.accumulate(factors, max))  # after each trial, relative to the baseline
+    gains = [math.log(after / before) for before, after in itertools.pairwise(best) if after > before]
+    gain = max(_LEAST_GAIN, math.fsum(gains) / len(gains)) if gains else _LEAST_GAIN
+    saved_s = worth_s / best[-1] * -math.expm1(-gain)
+    return saved_s / (len(best) + 1) > history.trial_s
 
 
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:

@@ -1,7 +1,7 @@
 """Rules of thumb for the next configurations: free speed-ups, learning rates, larger batches. Pure."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
 from autotune.core.trial import Trial
@@ -79,29 +79,20 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
     ones be stopped after seconds. Batches that replace accumulation come first: the training stays the same.
     Screening rejects batches that do not fit or violate limits.
     """
-    knob = history.space.drawn_knobs.get(MICRO_BATCH)
+    space, knob = history.space, history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:
         return
     size = int(best.config[MICRO_BATCH] or 0)
     above = sorted(s for s in knob.drawn_from.choice if isinstance(s, int) and s > size)
-    for resized in (configurations.regrouped, configurations.resized):
-        row = {s: config for s in above if (config := resized(history.space, best.config, s)) is not None}
-        yield from _largest_first(row, history)
-
-
-def _largest_first(row: Mapping[int, Config], history: History) -> Iterator[Config]:
-    """Yields the untried configurations of a `row`, which has them by size, below the smallest tried size.
-
-    The first is the one in the middle, if there is an upper bound; otherwise the largest.
-    """
-    space = history.space
     follows = space.knobs.keys() - space.drawn_knobs.keys()
     left_out = space.known.same_speed | follows | {LENGTH}
     tried = {t.key_without(left_out) for t in history.searched}
-    failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
-    open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]
-    if failed and open_sizes:
-        middle = open_sizes[len(open_sizes) // 2]
-        open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
-    for size in reversed(open_sizes):
-        yield row[size]
+    for resized in (configurations.regrouped, configurations.resized):
+        row = {s: config for s in above if (config := resized(space, best.config, s)) is not None}
+        failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
+        open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]
+        if failed and open_sizes:
+            middle = open_sizes[len(open_sizes) // 2]
+            open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
+        for s in reversed(open_sizes):
+            yield row[s]

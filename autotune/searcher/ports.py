@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Trial
@@ -13,17 +12,8 @@ from autotune.trials.report import TrialReport
 Verdict = tuple[Outcome, Measurement]
 
 
-class Listener(Protocol):
-    """Receives the events of a search; the terminal is one."""
-
-    def note(self, text: str) -> None: ...
-    def started(self, trial: Trial) -> None: ...
-    def progress(self, trial: Trial, report: TrialReport) -> None: ...
-    def ended(self, trial: Trial) -> None: ...
-
-
-class Silent:
-    """Ignores all events."""
+class Listener:
+    """Receives the events of a search, and ignores them; the terminal is a subclass."""
 
     def note(self, text: str) -> None: ...
     def started(self, trial: Trial) -> None: ...

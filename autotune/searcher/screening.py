@@ -1,19 +1,21 @@
 """Accepts a suggestion, shrinks its micro-batch, or refuses it. Pure."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from autotune.core.settings import LENGTH, Config, settings_key
-from autotune.core.trial import RejectedFor, Trial
+from autotune.core.settings import BATCH, LEARNING_RATE, LENGTH, Config, Key, settings_key
+from autotune.core.trial import Failure, RejectedFor, Trial
 from autotune.judging.decisions import planning, stopping
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
 from autotune.memory.feasibility import MemoryModel
 from autotune.searcher import sampler
-from autotune.searcher.rate_limit import RateLimit
 from autotune.searcher.sampler import Feedback, Refusal
 from autotune.space import configurations
+from autotune.space.knobs import ScaledLearningRate
 
-_WITHOUT_LENGTH = frozenset({LENGTH})
+_RUINED = 0.5  # of the baseline's improvement: a training that keeps less has not just lost a little
+_TIMES_LOWER = 2**0.5  # than a rate that ruined a training: a closer one would hardly do better
 
 
 class Screening:
@@ -38,7 +40,7 @@ class Screening:
         )
         self._rates = RateLimit(history)
         self._sizes = space.micro_batch_sizes
-        self._tried = {t.key_without(_WITHOUT_LENGTH) for t in history.searched}
+        self._tried = {t.key_without(planning.WITHOUT_LENGTH) for t in history.searched}
         self._speeds = history.speeds
         # A configuration that differs from a measured one only in settings without effect on speed has its
         # speed. It is not worth a trial if that is too slow, or if quality decides nothing. Trainings that
@@ -62,7 +64,7 @@ class Screening:
             config = regrouped or configurations.resized(space, config, size)
             if refusal := self._outside(config):  # accumulation that follows the batch needs memory, too
                 return refusal
-        if settings_key(config, _WITHOUT_LENGTH) in self._tried:
+        if settings_key(config, planning.WITHOUT_LENGTH) in self._tried:
             return Refusal(RejectedFor.TRIED, "was already tried")
         return self._known_too_slow(config) or config
 
@@ -92,3 +94,41 @@ class Screening:
             return None
         feedback = Feedback((throughput.samples_per_s,))
         return Refusal(RejectedFor.SPEED, f"by equal settings, {reason}", feedback)
+
+
+class RateLimit:
+    """The lowest learning rates that ruined a training, as multipliers of the rate scaled with the batch.
+
+    A multiplier that is too high for one batch is too high for other batches, and for settings that only
+    change the speed of the training.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._space = history.space
+        self._alike = frozenset({LEARNING_RATE, LENGTH, *BATCH, *history.space.known.same_training})
+        self._ruined: dict[Key, tuple[float, Trial]] = {}
+        if not isinstance(history.space.knobs.get(LEARNING_RATE), ScaledLearningRate):
+            return
+        for trial in (t for t in history.searched if t.number and t.outcome):
+            if not trial.cached(("ruined", history.context), partial(_is_ruined, trial, history)):
+                continue
+            multiplier, key = self._multiplier(trial.config), trial.key_without(self._alike)
+            if multiplier > 1 and (key not in self._ruined or multiplier < self._ruined[key][0]):
+                self._ruined[key] = multiplier, trial
+
+    def _multiplier(self, config: Config) -> float:
+        return float(config.get(LEARNING_RATE) or 0) / self._space.learning_rate(config, 1.0)
+
+    def explain_excess(self, config: Config) -> str | None:
+        """Returns the reason if the learning rate of `config` is too high, else None."""
+        lowest = self._ruined.get(settings_key(config, self._alike))
+        if lowest is None or self._multiplier(config) * _TIMES_LOWER <= lowest[0]:
+            return None
+        return f"has a learning rate like that of trial {lowest[1].number}, which lost its quality"
+
+
+def _is_ruined(trial: Trial, history: History) -> bool:
+    if trial.outcome is not None and trial.outcome.failure is Failure.DIVERGED:
+        return True
+    share = sampler.quality_share(trial, history)
+    return share is not None and share < _RUINED

@@ -1,7 +1,7 @@
 """One search, independent of what executes its trials: decides what runs next, and when it is over."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import optuna
@@ -9,11 +9,11 @@ import optuna
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial, TrialKind
 from autotune.judging.accounts import schedules
-from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping, worth
+from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping
 from autotune.judging.decisions.confirm import Proposal
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
-from autotune.searcher.allowance import Allowance
+from autotune.searcher.allowance import Allowance, next_trial_pays
 from autotune.searcher.ports import Environment, Listener, SearchOptions, Verdict
 from autotune.searcher.running import Losses, RunningTrials
 from autotune.searcher.suggestions import Suggestions
@@ -60,16 +60,6 @@ class Search:
         self.history = pilot.settled(History(studies.read(study).trials, space))
         self._first = len(self.history.trials)  # of this run
         self._suggestions = Suggestions(self.history, options, seed)
-        # Phases, in order: the first one that proposes a trial decides.
-        self._searching = (
-            self._baseline,
-            self._shorter_baseline,
-            self._same_baseline,
-            self._baseline_again,
-            self._longer_meanwhile,
-            self._suggestion,
-        )
-        self._finishing = (self._longer_best, self._confirmation, self._explanation)
         self._publish(stopping.threshold(self.history))
 
     def _recover(self) -> list[Trial]:
@@ -115,7 +105,7 @@ class Search:
             return begun + self._allowance.trials_left(len(self.history.searched))
         if begun:
             return begun
-        return int(_first(self._finishing) is not None)
+        return int(self._finishing() is not None)
 
     def _is_searched(self) -> bool:
         """Returns True if no further configuration will be tried; the winner may still be unconfirmed."""
@@ -136,7 +126,7 @@ class Search:
     @property
     def another_pays(self) -> bool:
         """True if another trial may save more time in later trainings than it costs."""
-        return worth.next_trial_pays(self.history)
+        return next_trial_pays(self.history)
 
     @property
     def kept_time(self) -> bool:
@@ -169,10 +159,7 @@ class Search:
         self.stop(fault)
 
     def next(self) -> Trial | None:
-        """Returns the next trial to run; None if there is none now: ask again when one has ended.
-
-        Interrupted trials come first, then the proposal of the first phase that has one.
-        """
+        """Returns the next trial to run, interrupted ones first; None if there is none until one ends."""
         if self.is_over() or self._running.is_closed:
             return None
         if self._waiting and self._waiting[0].runs_alone and self._running:
@@ -192,57 +179,43 @@ class Search:
     def _next_proposed(self) -> Trial | None:
         if self._without_proposal is self.history:
             return None
-        proposal = _first(self._searching) or self._finishing_proposal()
+        proposal, running = self._searching(), self._running.trials()
+        if proposal is None and all(trial.kind is TrialKind.SEED for trial in running):
+            proposal = self._finishing()
+            if running and proposal and not proposal.repeat:  # only repeats run side by side
+                proposal = None
         if proposal is None:  # until another trial begins or ends: to ask takes long in an exhausted space
             self._without_proposal = self.history
         return self._begin(proposal) if proposal else None
 
-    def _finishing_proposal(self) -> Proposal | None:
-        """Returns what runs after the search itself: repeats side by side, everything else alone."""
-        running = self._running.trials()
-        if any(trial.kind is not TrialKind.SEED for trial in running):
-            return None  # they may still change it
-        proposal = _first(self._finishing)
-        return None if running and proposal and not proposal.repeat else proposal
-
-    def _baseline(self) -> Proposal | None:
-        return None if self.history.trials else Proposal(self.space.baseline_config)
-
-    def _shorter_baseline(self) -> Proposal | None:
-        config = replanning.pilot(self.history)
-        return None if config is None else Proposal(config)
-
-    def _same_baseline(self) -> Proposal | None:
-        if self.history.repeats_of(0) or not pilot.is_wanted(self._asked):
-            return None
-        is_due = pilot.is_due(self.asked)
-        return Proposal(self.space.baseline_config, confirm.noise_repeat()) if is_due else None
-
-    def _baseline_again(self) -> Proposal | None:
-        return None if self._is_searched() else confirm.baseline_repeat(self.history)
-
-    def _longer_meanwhile(self) -> Proposal | None:
-        """Trains the best settings at the length that they need, to know better how long that is."""
-        is_early = confirm.trials_without_gain(self.history) < _OTHERS_FIRST
-        return None if is_early or self._is_searched() else self._longer_best()
-
-    def _suggestion(self) -> Proposal | None:
+    def _searching(self) -> Proposal | None:
+        """Returns what the search itself runs next, possibly beside other trials."""
+        history, baseline = self.history, self.space.baseline_config
+        if not history.trials:
+            return Proposal(baseline)
+        if (shorter := replanning.pilot(history)) is not None:
+            return Proposal(shorter)
+        if not history.repeats_of(0) and pilot.is_wanted(self._asked) and pilot.is_due(self.asked):
+            return Proposal(baseline, confirm.noise_repeat())
         if self._is_searched():
             return None
-        return self._suggestions.next(self.history, self.threshold, self._allowance.share(self.history))
+        if (again := confirm.baseline_repeat(history)) is not None:
+            return again
+        # The best settings at the length that they need, to know better how long that is.
+        is_due = confirm.trials_without_gain(history) >= _OTHERS_FIRST
+        if is_due and (longer := replanning.next_config(history)) is not None:
+            return Proposal(longer)
+        return self._suggestions.next(history, self.threshold, self._allowance.share(history))
 
-    def _longer_best(self) -> Proposal | None:
-        config = replanning.next_config(self.history)
-        return None if config is None else Proposal(config)
-
-    def _confirmation(self) -> Proposal | None:
-        # No configuration is running, and none was suggested although there is time left.
-        self.is_exhausted = self.is_exhausted or not self._is_searched()
-        return confirm.next_step(self.history)
-
-    def _explanation(self) -> Proposal | None:
-        has_time = self._allowance.has_time_for(self.history.trial_s)
-        return ablation.next_step(self.history) if self._options.explain and has_time else None
+    def _finishing(self) -> Proposal | None:
+        """Returns what runs once no other configuration is running, or proposed by `_searching`."""
+        if (longer := replanning.next_config(self.history)) is not None:
+            return Proposal(longer)
+        self.is_exhausted = self.is_exhausted or not self._is_searched()  # although there is time left
+        if (step := confirm.next_step(self.history)) is not None:
+            return step
+        has_time = self._options.explain and self._allowance.has_time_for(self.history.trial_s)
+        return ablation.next_step(self.history) if has_time else None
 
     def _begin(self, new: Proposal) -> Trial:
         trial = studies.begin(
@@ -291,7 +264,13 @@ class Search:
         self._record(ended)
         self._suggestions.ended(ended, self.history)
         if ended.original == 0 or not self._has_settled:  # only runs of the baseline change it
-            self._settle()
+            asked = self.asked
+            settled = pilot.settled(asked)
+            if settled.space != self.space:
+                self.history = settled
+                self._suggestions.relearn(settled)
+            self.say(pilot.describe(asked), once="pilot")
+            self._has_settled = True
         self.say(schedules.describe(self.history), once="schedule")
         self._publish(stopping.threshold(self.history))
         self._listener.ended(ended)
@@ -308,16 +287,6 @@ class Search:
         self.history = self.history.after(trial)
         studies.set_plan(self._study, self._allowance.plan())
         self._environment.settle()
-
-    def _settle(self) -> None:
-        """Settles the space once the pilot is done, and reports its findings."""
-        asked = self.asked
-        settled = pilot.settled(asked)
-        if settled.space != self.space:
-            self.history = settled
-            self._suggestions.relearn(settled)
-        self.say(pilot.describe(asked), once="pilot")
-        self._has_settled = True
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
         """Handles the death of a trial or its supervisor: the trial runs again, or is given up."""
@@ -343,8 +312,3 @@ class Search:
     def last_report(self, number: int) -> TrialReport | None:
         """Returns the last report of a trial, None if it has not reported in this run."""
         return self._reports.get(number)
-
-
-def _first(phases: Iterable[Callable[[], Proposal | None]]) -> Proposal | None:
-    """Returns the proposal of the first of `phases` that has one."""
-    return next((proposal for phase in phases if (proposal := phase()) is not None), None)

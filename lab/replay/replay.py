@@ -22,7 +22,7 @@ from autotune.core.settings import LEARNING_RATE, Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, Trial, TrialKind
 from autotune.judging.decisions import confirm, objective, racing, stopping
 from autotune.judging.measurement import curves
-from autotune.searcher.ports import Environment, SearchOptions, Silent
+from autotune.searcher.ports import Environment, Listener, SearchOptions
 from autotune.searcher.search import Search
 from autotune.trials.progress import Progress
 from autotune.trials.setup import TIMES_TO_TARGET
@@ -319,7 +319,7 @@ def search(
     search = Search(
         space,
         study,
-        Silent(),
+        Listener(),
         SearchOptions(
             seed=seed,
             memory_limit_bytes=memory_limit(table),

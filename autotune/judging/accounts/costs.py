@@ -9,8 +9,6 @@ from autotune.judging.decisions.history import History
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 
-_S_PER_HOUR, _W_PER_KW = 3600.0, 1000.0
-
 
 @dataclass(frozen=True)
 class Prices:
@@ -32,17 +30,13 @@ class Cost:
 
 def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None) -> Cost:
     """Returns the cost of a training that takes `whole_s` seconds with the settings of `trial`."""
-    hours, power_w = whole_s.scaled(1 / _S_PER_HOUR), _power_w(trial, history)
-    kwh = estimates.multiply(hours, power_w.scaled(1 / _W_PER_KW)) if power_w else None
-    return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
-
-
-def _power_w(trial: Trial, history: History) -> Figure | None:
-    """Returns the GPU's mean power, from unshared runs only, since it includes other processes' use."""
     runs = [run.measurement for run in history.runs_of(trial.number)]
+    # The GPU's power includes what other processes use.
     unshared = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
     power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in unshared if "gpu_power_w" in m.telemetry])
-    return power_w if power_w and power_w.value > 0 else None
+    hours, is_known = whole_s.scaled(1 / 3600), power_w is not None and power_w.value > 0
+    kwh = estimates.multiply(hours, power_w.scaled(1 / 1000)) if power_w and is_known else None
+    return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
 
 
 def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
@@ -51,13 +45,11 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
     costs = [figure.scaled(price) for figure, price in parts if figure is not None]
     if not parts or len(costs) < len(parts):
         return None
-    low, high = _sum([figure.low for figure in costs]), _sum([figure.high for figure in costs])
-    return estimates.bounded(math.fsum(figure.value for figure in costs), low, high)
-
-
-def _sum(ends: list[float | None]) -> float | None:
-    """Returns the sum of interval ends, None if one is unknown; assumes that both costs are high together."""
-    return None if None in ends else math.fsum(end or 0.0 for end in ends)
+    value = math.fsum(figure.value for figure in costs)
+    if any(figure.low is None or figure.high is None for figure in costs):
+        return Figure(value)
+    low, high = math.fsum(f.low or 0.0 for f in costs), math.fsum(f.high or 0.0 for f in costs)
+    return estimates.bounded(value, low, high)  # as if both costs were high together
 
 
 def gain(trial: Trial, history: History) -> Figure | None:

@@ -18,7 +18,6 @@ from autotune.space.knobs import ScaledLearningRate
 from autotune.space.space import Space
 
 SIZES_BYTES = tuple(gib * 2**30 for gib in (8, 12, 16, 24, 48, 80))  # of GPUs in use
-_FEWEST_SIZES = 2  # of micro-batches: a line through one point has any slope
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def _explain_unknown(trial: Trial, history: History) -> str:
         return f"not known: {MICRO_BATCH} is no knob, so no trial shows what another one needs"
     peaks = [t for t in history.trials if t.ended_well and t.measurement.peak_memory_bytes]
     sizes = {t.config[MICRO_BATCH] for t in peaks if MICRO_BATCH in t.config}
-    if len(sizes) >= _FEWEST_SIZES:
+    if len(sizes) > 1:  # a line through one point has any slope
         return ""
     if not sizes:
         return "not known: no trial has shown its peak memory"
@@ -81,7 +80,9 @@ def _explain_unknown(trial: Trial, history: History) -> str:
 def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history: History) -> Fit:
     """Returns the first of the `candidates` that fits; they are ordered from the largest."""
     space, fraction = history.space, history.space.limits.memory_fraction
-    limit_bytes = _limit_bytes(memory_bytes, history)
+    limit_bytes = memory_bytes
+    if _is_of_gpu(history):
+        limit_bytes = room.limit_bytes(memory_bytes, room.context_bytes(history.trials), fraction)
     model = MemoryModel(history.trials, fraction=fraction, limit_bytes=limit_bytes, known=space.known)
     none = Fit(memory_bytes, int(fraction * limit_bytes))
     for config in candidates:
@@ -91,32 +92,15 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
         if misfit:
             none = replace(none, reason=f"nothing fits: {MICRO_BATCH} {config[MICRO_BATCH]} {misfit}")
         elif peak.high_bytes > none.allowed_bytes:
-            none = replace(none, reason=_doubt(config, peak, none.allowed_bytes))
+            ends = (peak.low_bytes, peak.high_bytes, none.allowed_bytes)
+            low, high, allowed = map(units.format_bytes, ends)
+            may_need = f"{MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high}"
+            none = replace(none, reason=f"not known: {may_need}, and {allowed} is allowed")
         else:
             size = space.effective_batch_size(config)
             keeps = size == space.effective_batch_size(trial.config)
-            return replace(
-                none, config=config, effective_batch_size=size, keeps_batch=keeps, peak=peak, reason=""
-            )
+            return Fit(memory_bytes, none.allowed_bytes, config, size, keeps, peak)
     return none
-
-
-def _limit_bytes(memory_bytes: int, history: History) -> int:
-    """Returns the memory limit of a trial on a device with `memory_bytes`."""
-    if not _is_of_gpu(history):
-        return memory_bytes
-    return room.limit_bytes(
-        memory_bytes, room.context_bytes(history.trials), history.space.limits.memory_fraction
-    )
-
-
-def _doubt(config: Config, peak: Prediction, allowed_bytes: int) -> str:
-    """Returns the message for a configuration whose predicted interval contains the limit."""
-    low, high = units.format_bytes(peak.low_bytes), units.format_bytes(peak.high_bytes)
-    return (
-        f"not known: {MICRO_BATCH} {config[MICRO_BATCH]} may need {low} to {high}, "
-        f"and {units.format_bytes(allowed_bytes)} is allowed"
-    )
 
 
 def _candidates(config: Config, space: Space) -> Iterator[Config]:

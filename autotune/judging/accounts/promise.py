@@ -8,7 +8,7 @@ its quality may be below the required one by the scatter between equal runs.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.core import units
@@ -35,10 +35,7 @@ class PromiseAnswer(StrEnum):
 
 @dataclass(frozen=True)
 class Promise:
-    """The figures that a session has shown for a trial's settings, None if unknown.
-
-    A whole training with these settings is expected to reach them.
-    """
+    """The figures that a session has shown for a whole training with a trial's settings, None if unknown."""
 
     session: str
     trial: int
@@ -55,13 +52,11 @@ class Promise:
 
 @dataclass(frozen=True)
 class PromiseCheck:
-    """The answer on one figure of a promise: samples per second, quality in the user's sign, or bytes."""
+    """The answer on one figure of a promise: speed, quality or memory."""
 
     what: str
     answer: PromiseAnswer
     text: str  # the reason, in a line
-    promised: Figure
-    found: Figure | None  # None if the training has not got there yet
 
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
@@ -87,41 +82,38 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
 
 
 def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> list[PromiseCheck]:
-    """Returns the check of each promised figure."""
-    checks = (_speed(promise, run, unit), _quality(promise, run, goal, unit), _memory(promise, run))
-    return [_with_origin(answer, promise, run) for answer in checks if answer is not None]
-
-
-def _with_origin(checked: PromiseCheck, promise: Promise, run: Measurement) -> PromiseCheck:
-    """Returns `checked` with a note if the device or the code is not the promise's.
+    """Returns the check of each promised figure, with a note if the device or the code is not the promise's.
 
     On another device, speed and memory are undecided.
     """
     device, code = promise.origin
-    is_moved = bool(device) and run.device not in {"", device} and checked.what != "quality"
     is_edited = bool(code) and run.revision not in {"", code}
-    other = [f"on {device}, trained on {run.device}"] * is_moved + ["with other code"] * is_edited
-    answer = PromiseAnswer.UNDECIDED if is_moved else checked.answer
-    return replace(checked, answer=answer, text="; promise measured ".join([checked.text, *other]))
+    checks = []
+    for checked in (_speed(promise, run, unit), _quality(promise, run, goal, unit), _memory(promise, run)):
+        if checked is not None:
+            is_moved = bool(device) and run.device not in {"", device} and checked.what != "quality"
+            other = [f"on {device}, trained on {run.device}"] * is_moved + ["with other code"] * is_edited
+            answer = PromiseAnswer.UNDECIDED if is_moved else checked.answer
+            text = "; promise measured ".join([checked.text, *other])
+            checks.append(PromiseCheck(checked.what, answer, text))
+    return checks
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns the check of the speed; HELD depends only on the training's interval, BROKEN on both."""
+    """HELD depends only on the training's interval, BROKEN on both."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)
     if speed is None:
-        return _not_yet("speed", promise.throughput, "not measured yet")
+        return PromiseCheck("speed", PromiseAnswer.UNDECIDED, "not measured yet")
     ratio, least = estimates.divide(speed, promise.throughput), 1 - SLACK
     is_kept = speed.low is not None and speed.low >= least * promise.throughput.value
     is_broken = ratio.is_below(least / (1 + promise.moved))
-    answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    text = (
-        f"{speed.value:.1f} {unit}/s, {compare_speed(ratio.value)} ({promise.throughput.value:.1f} promised)"
-    )
+    promised = f"({promise.throughput.value:.1f} promised)"
+    text = f"{speed.value:.1f} {unit}/s, {compare_speed(ratio.value)} {promised}"
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
-    return PromiseCheck("speed", answer, text, promise.throughput, speed)
+    return PromiseCheck("speed", _answer(is_kept=is_kept, is_broken=is_broken), text)
 
 
 def compare_speed(ratio: float) -> str:
@@ -132,48 +124,41 @@ def compare_speed(ratio: float) -> str:
 
 
 def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> PromiseCheck | None:
-    """Returns the check of the quality at the first evaluation after the promised number of samples."""
+    """Checks the first evaluation after the promised number of samples."""
     if promise.least is None:
         return None
     least, promised = (goal.turned(value) for value in (promise.least, promise.quality or 0.0))
     reached = curves.samples_to_reach(run.curve, promise.least) if promise.has_target else None
     if reached is not None and reached <= promise.samples:
         when = f"after {reached:,.0f} {unit}, promised after {promise.samples:,}"
-        text = f"{goal.quality} {least:.4f} reached {when}"
-        return PromiseCheck("quality", PromiseAnswer.HELD, text, Figure(promised), Figure(least))
+        return PromiseCheck("quality", PromiseAnswer.HELD, f"{goal.quality} {least:.4f} reached {when}")
     point = next((p for p in run.curve if p.samples >= promise.samples), None)
     if point is None:
-        return _not_yet("quality", Figure(promised), f"not yet evaluated after {promise.samples:,} {unit}")
+        text = f"not yet evaluated after {promise.samples:,} {unit}"
+        return PromiseCheck("quality", PromiseAnswer.UNDECIDED, text)
     room = _SCATTERS * (promise.scatter or 0.0)
     is_kept = point.quality >= promise.least
     is_broken = promise.scatter is not None and point.quality < promise.least - room
     quality = goal.turned(point.quality)
     required = f"{'at most' if goal.minimize else 'at least'} {least:.4f} required"
     text = f"{goal.quality} {quality:.4f} after {point.samples:,} {unit}, {promised:.4f} promised, {required}"
-    answer = _answer(is_kept=is_kept, is_broken=is_broken)
-    return PromiseCheck("quality", answer, text, Figure(promised), Figure(quality))
+    return PromiseCheck("quality", _answer(is_kept=is_kept, is_broken=is_broken), text)
 
 
 def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
-    """Returns the check of the memory of the training process alone, without its child processes."""
     if not promise.memory_bytes:
         return None
     own_bytes = run.own_peak_bytes
     if own_bytes is None:
-        return _not_yet("memory", Figure(promise.memory_bytes), "not measured yet")
-    ratio = own_bytes / promise.memory_bytes
+        return PromiseCheck("memory", PromiseAnswer.UNDECIDED, "not measured yet")
     peak, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))
     share = objective.memory_share(run)
     of_all = "" if share is None else f" ({share:.0%} of the limit)"
     is_kept = own_bytes <= max(promise.memory_bytes * (1 + SLACK), promise.memory_bytes + _SLACK_BYTES)
-    against = f", {promised} promised" if is_kept else f", {ratio - 1:.0%} more than the promised {promised}"
-    answer = PromiseAnswer.HELD if is_kept else PromiseAnswer.BROKEN
-    text = f"{peak}{of_all}{against}"
-    return PromiseCheck("memory", answer, text, Figure(promise.memory_bytes), Figure(own_bytes))
-
-
-def _not_yet(what: str, promised: Figure, why: str) -> PromiseCheck:
-    return PromiseCheck(what, PromiseAnswer.UNDECIDED, why, promised, None)
+    if is_kept:
+        return PromiseCheck("memory", PromiseAnswer.HELD, f"{peak}{of_all}, {promised} promised")
+    more = f"{own_bytes / promise.memory_bytes - 1:.0%} more than the promised {promised}"
+    return PromiseCheck("memory", PromiseAnswer.BROKEN, f"{peak}{of_all}, {more}")
 
 
 def _answer(*, is_kept: bool, is_broken: bool) -> PromiseAnswer:
@@ -181,10 +166,7 @@ def _answer(*, is_kept: bool, is_broken: bool) -> PromiseAnswer:
 
 
 def overall(answers: Sequence[PromiseCheck], outcome: Outcome | None) -> PromiseAnswer:
-    """Returns BROKEN if any answer is, HELD if all are, else UNDECIDED.
-
-    A training whose `outcome` is a failure is never HELD, however well it did before.
-    """
+    """Returns BROKEN if any answer is, HELD if all are and the training has not failed, else UNDECIDED."""
     kinds = {checked.answer for checked in answers}
     if PromiseAnswer.BROKEN in kinds:
         return PromiseAnswer.BROKEN

@@ -24,64 +24,46 @@ def counts(history: History) -> Counter[Reason]:
 
 def _reason_inferior(trial: Trial, history: History) -> Reason:
     """Returns the reason why a trial is no better than the baseline, by its own run."""
-    outcome = trial.outcome
+    outcome, goal, factor = trial.outcome, history.space.objective, history.factor(trial)
+    is_faster = factor is not None and factor.value > 1
+    poor = Reason.QUALITY if is_faster else Reason.SLOW_AND_POOR
     if outcome is None or outcome.status is Status.INTERRUPTED:
         return Reason.OPEN
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Reason.FAILED)
-    if outcome.status is Status.COMPLETED:
-        return _reason_completed(trial, history)
-    if outcome.stopped_for is StoppedFor.LATE:
-        return Reason.LATE
-    if outcome.stopped_for is StoppedFor.POOR:
-        return _reason_poor(trial, history)
-    return Reason.STOPPED if _is_faster(trial, history) else Reason.SLOWER
-
-
-def _reason_completed(trial: Trial, history: History) -> Reason:
-    goal, rejection = history.space.objective, history.rejection(trial)
-    if rejection is not None:
-        return _reason_poor(trial, history) if rejection is Reason.QUALITY else rejection
+    if outcome.status is Status.STOPPED:
+        if outcome.stopped_for is StoppedFor.LATE:
+            return Reason.LATE
+        if outcome.stopped_for is StoppedFor.POOR:
+            return poor
+        return Reason.STOPPED if is_faster else Reason.SLOWER
+    if rejection := history.rejection(trial):
+        return poor if rejection is Reason.QUALITY else rejection
     if goal.target is not None:
         return Reason.REACHED
-    if _is_faster(trial, history):
+    if is_faster:
         return Reason.CLOSE
     return Reason.SLOWER if goal.takes_any_quality or goal.select == "same-training" else Reason.KEPT
 
 
-def _reason_poor(trial: Trial, history: History) -> Reason:
-    return Reason.QUALITY if _is_faster(trial, history) else Reason.SLOW_AND_POOR
-
-
-def _is_faster(trial: Trial, history: History) -> bool:
-    factor = history.factor(trial)
-    return factor is not None and factor.value > 1
-
-
 def explain(trial: Trial, history: History) -> str:
-    """Returns the reason why a completed trial is not recommended, or why any other trial ended."""
+    """Returns the fault of a completed trial in constraints, memory or quality, or why a trial ended."""
     ended = trial.outcome.reason if trial.outcome else ""
-    return _explain_fault(trial, history) or ended
-
-
-def _explain_fault(trial: Trial, history: History) -> str | None:
-    """Returns the fault of a completed trial in constraints, memory or quality; None if there is none."""
     if broken := history.broken_constraint(trial):
         return broken
     if not trial.completed or trial.kind is not TrialKind.SEARCHED:
-        return None
+        return ended
     space, goal = history.space, history.space.objective
     match history.rejection(trial):
         case Reason.MEMORY:
-            return objective.over_memory(trial.measurement, space.limits.memory_fraction)
+            return objective.over_memory(trial.measurement, space.limits.memory_fraction) or ended
         case Reason.CHANCE:
-            return objective.no_quality(trial.measurement, goal)
+            return objective.no_quality(trial.measurement, goal) or ended
         case Reason.QUALITY if (least := history.least_quality) is not None:
             quality = goal.turned(curves.end_quality(trial.measurement) or 0.0)
             side = "below the required" if goal.minimize is None else "above the allowed"
             return f"its {goal.quality} {quality:.4f} is {side} {goal.turned(least):.4f}"
-        case _:
-            return None
+    return ended
 
 
 def summary(history: History) -> str:

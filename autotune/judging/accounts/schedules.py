@@ -8,7 +8,6 @@ from autotune.judging.decisions.history import History
 # Share of the fall that may be missing at the end of a shorter schedule: one that changes once per epoch ends
 # an epoch early, one that is cut at half its length misses about half.
 _MAY_MISS = 0.25
-_SHORTER = 0.9  # of the baseline's length: longer ones count as equal
 
 
 def describe(history: History) -> str | None:
@@ -22,7 +21,8 @@ def describe(history: History) -> str | None:
         return None
     if LENGTH not in history.space.knobs:
         return _cut(full, history)
-    most, equals = _SHORTER * history.length(baseline), history.trained_alike(baseline.config)
+    most = 0.9 * history.length(baseline)  # longer ones count as equal
+    equals = history.trained_alike(baseline.config)
     shorter = next((t for t in equals if t.completed and history.length(t) < most), None)
     short = shorter.measurement.schedule if shorter else None
     if short is None:

@@ -32,7 +32,11 @@ def is_out_of_reach(
     samples, and so is the end, extrapolated from these two: large batches start slowly but catch up. Shares
     are of the gain since the quality `start`. An unknown noise is assumed to be large.
     """
-    shares = [share for point in curve[-_EVALUATIONS_IN_A_ROW:] if (share := _share(point, reference, start))]
+    shares: list[tuple[int, float]] = []
+    for point in curve[-_EVALUATIONS_IN_A_ROW:]:
+        expected = quality_at(reference, point.samples)
+        if expected is not None and gain(expected, start):
+            shares.append((point.samples, share(point.quality, expected, start)))
     if len(shares) < _EVALUATIONS_IN_A_ROW:
         return False
     noise = _ASSUMED_NOISE if noise is None else noise
@@ -40,14 +44,6 @@ def is_out_of_reach(
     catching_up = max(0.0, (second - first) / (last - before)) if last > before else 0.0
     in_the_end = second + catching_up * max(0, samples - last)
     return max(first, second, in_the_end) < keep - SURE * noise
-
-
-def _share(point: Evaluation, reference: Curve, start: float | None) -> tuple[int, float] | None:
-    """Returns the samples of `point`, and its share of the reference's gain there; None if unknown."""
-    expected = quality_at(reference, point.samples)
-    if expected is None or not gain(expected, start):
-        return None
-    return point.samples, share(point.quality, expected, start)
 
 
 def gain(reference: float, start: float | None = None) -> float:
@@ -109,25 +105,20 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
     )
 
 
-def _squares(points: Sequence[Evaluation], start: float | None) -> float:
-    """Returns the sum of squared deviations at one stage, as shares of the gain."""
-    mean = statistics.fmean([p.quality for p in points])
-    unit = gain(mean, start)
-    return math.fsum(((p.quality - mean) / unit) ** 2 for p in points) if unit else 0.0
-
-
 def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
     """Returns the standard deviation between runs that differ only in their seed, pooled over their points.
 
     It is a share of the gain since `start`, at least 2%, because a few runs may agree by chance. None for
     fewer than two runs.
     """
-    repeated = [points for points in _aligned(curves) if len(points) > 1 and any(p.quality for p in points)]
-    degrees = sum(len(points) - 1 for points in repeated)
-    if not degrees:
-        return None
-    squares = math.fsum(_squares(points, start) for points in repeated)
-    return max(_LEAST_NOISE, math.sqrt(squares / degrees))
+    squares, degrees = list[float](), 0
+    for points in _aligned(curves):
+        if len(points) > 1 and any(p.quality for p in points):
+            degrees += len(points) - 1
+            mean = statistics.fmean([p.quality for p in points])
+            if unit := gain(mean, start):
+                squares.append(math.fsum(((p.quality - mean) / unit) ** 2 for p in points))
+    return max(_LEAST_NOISE, math.sqrt(math.fsum(squares) / degrees)) if degrees else None
 
 
 def end_quality(measurement: Measurement) -> float | None:

@@ -104,7 +104,11 @@ def _half_width(usual: Sequence[float], level: float) -> float:
 
 def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
     """Returns the first cause that shows in the slow windows and not in the fast ones."""
-    if _is_throttled(slow, fast):
+    clock, fast_clock = (_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast))
+    is_clocked_down = clock < _SLOWER_CLOCK * fast_clock  # although the GPU was as busy
+    if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE or (
+        is_clocked_down and _more("gpu_utilisation_percent", slow, fast) > -_SAME_LOAD_PERCENT
+    ):
         return Cause.THROTTLING
     more = {name: _more(name, slow, fast) for name in ("others_cpu_percent", "others_gpu_percent")}
     if others_shares({**more, "allowed_cpus": _mean("allowed_cpus", slow)}):
@@ -114,15 +118,6 @@ def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
     if _is_most(_COMPUTE, slow, fast) and any(window.seen for window in slow):
         return Cause.LONGER_DATA
     return Cause.UNKNOWN
-
-
-def _is_throttled(slow: Sequence[Window], fast: Sequence[Window]) -> bool:
-    """Returns True if the driver reports throttling, or the clock fell although the GPU was as busy."""
-    if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE:
-        return True
-    clocks = [_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast)]
-    is_slower = clocks[0] < _SLOWER_CLOCK * clocks[1]
-    return is_slower and _more("gpu_utilisation_percent", slow, fast) > -_SAME_LOAD_PERCENT
 
 
 def _is_most(phases: Sequence[str], slow: Sequence[Window], fast: Sequence[Window]) -> bool:

@@ -9,8 +9,6 @@ from typing import Self
 
 from autotune.core.measurement import Throughput
 
-_BISECTIONS = 60  # to the last bit
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -102,7 +100,7 @@ def student_t(level: float, degrees: int) -> float:
     26.7.4). Importing scipy would take half a second, too long for `status`.
     """
     low, high = 0.0, math.pi / 2
-    for _ in range(_BISECTIONS):
+    for _ in range(60):  # to the last bit
         middle = (low + high) / 2
         low, high = (middle, high) if _within(middle, degrees) < level else (low, middle)
     return math.sqrt(degrees) * math.tan(low)

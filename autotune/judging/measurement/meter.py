@@ -12,8 +12,7 @@ from autotune.core.measurement import Outside, Throughput
 from autotune.core.settings import ACCUMULATION, Config, prefetched_batches
 from autotune.judging.measurement.estimates import half_interval
 
-_MOST_BATCHES = 20
-_FEWEST_BATCHES = 4
+_FEWEST_BATCHES, _MOST_BATCHES = 4, 20  # of steps, for an interval
 _STEPS_TO_START = 3  # lazy initialisation, allocator growth, autotuned kernels
 _STEPS_TO_GO_ON = 1  # after an evaluation: the first step may include a checkpoint
 _RECENT_STEPS = 20
@@ -34,9 +33,8 @@ class MeasuredStep:
 
     def __add__(self, after: "MeasuredStep") -> "MeasuredStep":
         """Merges two consecutive steps."""
-        return MeasuredStep(
-            self.seconds + after.seconds, self.samples + after.samples, self.records + after.records
-        )
+        seconds, samples = self.seconds + after.seconds, self.samples + after.samples
+        return MeasuredStep(seconds, samples, self.records + after.records)
 
 
 def prefetched_steps(settings: Config) -> int:
@@ -164,16 +162,14 @@ class Meter:
         if is_break:
             self._break(self._prefetched + _STEPS_TO_GO_ON)
         elif self._last_s is not None and samples > self._last_samples:
-            self._add(MeasuredStep(at_s - self._last_s, samples - self._last_samples, self._queued + steps))
+            step = MeasuredStep(at_s - self._last_s, samples - self._last_samples, self._queued + steps)
+            self._recent.append(step)
+            self._opening.append(step)
+            if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # all drops are done
+                self._break(0)
+            if self._evaluated is not None:
+                self._evaluated.after, self._evaluated = step, None
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
-
-    def _add(self, step: MeasuredStep) -> None:
-        self._recent.append(step)
-        self._opening.append(step)
-        if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # all drops are done
-            self._break(0)
-        if self._evaluated is not None:
-            self._evaluated.after, self._evaluated = step, None
 
     def _evaluate(self, at_s: float, samples: int) -> None:
         """Counts the time since the end of the last step as an evaluation.
@@ -201,7 +197,9 @@ class Meter:
 
     def _opened(self) -> Sequence[MeasuredStep]:
         """Returns the steps since the last break that already count."""
-        return _without_warm_up(self._opening, self._warm_up)
+        ends = list(itertools.accumulate(step.records for step in self._opening))
+        dropped = min(self._warm_up, math.ceil(ends[-1] / 2)) if ends else 0
+        return self._opening[bisect.bisect_left(ends, dropped) + 1 :] if dropped else self._opening
 
     def outside(self) -> Outside:
         """Returns the time spent outside the steps so far."""
@@ -220,13 +218,6 @@ class Meter:
         )
 
 
-def _without_warm_up(steps: Sequence[MeasuredStep], warm_up: int) -> Sequence[MeasuredStep]:
-    """Returns `steps` without the first `warm_up` records, dropping half of all at most."""
-    ends = list(itertools.accumulate(step.records for step in steps))
-    dropped = min(warm_up, math.ceil(ends[-1] / 2)) if ends else 0
-    return steps[bisect.bisect_left(ends, dropped) + 1 :] if dropped else steps
-
-
 def throughput(steps: Sequence[MeasuredStep]) -> Throughput | None:
     """Returns samples per second over `steps`, with a 95% interval by batch means; None without a step.
 
@@ -236,8 +227,17 @@ def throughput(steps: Sequence[MeasuredStep]) -> Throughput | None:
     seconds = sum(step.seconds for step in steps)
     if not steps or seconds <= 0:
         return None
+    half_width = None
+    if len(steps) >= _FEWEST_BATCHES:
+        batches = min(_MOST_BATCHES, max(_FEWEST_BATCHES, len(steps) // 2))
+        edges = [round(i * len(steps) / batches) for i in range(batches + 1)]
+        rates = [
+            sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
+            for a, b in itertools.pairwise(edges)
+        ]
+        half_width = half_interval(rates)
     samples = sum(step.samples for step in steps)
-    return Throughput(samples / seconds, _half_width(steps), sum(step.records for step in steps), seconds)
+    return Throughput(samples / seconds, half_width, sum(step.records for step in steps), seconds)
 
 
 def with_evaluations(
@@ -275,15 +275,3 @@ def regular_pauses(steps: Sequence[MeasuredStep]) -> float:
     if sum(abs(apart - usual) > _ALIKE * usual for apart in between) > _MOST_UNLIKE * len(between):
         return 0.0
     return sum(more_s for _, more_s in long) / sum(step.seconds for step in steps)
-
-
-def _half_width(steps: Sequence[MeasuredStep]) -> float | None:
-    if len(steps) < _FEWEST_BATCHES:
-        return None
-    batches = min(_MOST_BATCHES, max(_FEWEST_BATCHES, len(steps) // 2))
-    edges = [round(i * len(steps) / batches) for i in range(batches + 1)]
-    rates = [
-        sum(s.samples for s in steps[a:b]) / max(sum(s.seconds for s in steps[a:b]), 1e-9)
-        for a, b in itertools.pairwise(edges)
-    ]
-    return half_interval(rates)

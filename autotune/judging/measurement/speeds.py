@@ -76,8 +76,7 @@ class Speeds:
         return replace(throughput, half_width_per_s=max(throughput.half_width_per_s or 0.0, drift))
 
     def _group(self, trial: Trial) -> _Group:
-        m = trial.measurement
-        return trial.key_without(self._neutral), m.shared, m.origin
+        return trial.key_without(self._neutral), trial.measurement.shared, trial.measurement.origin
 
     @cached_property
     def drift(self) -> float:
@@ -152,8 +151,13 @@ class RelativeSpeeds:
             return raced
         if self._is_as_the_baseline(trial):
             return Figure(1.0)
-        pair = self._alike(trial, baseline)
-        return estimates.divide(*pair) if pair else None
+        for shared in (False, True):  # preferably both alone or both alongside others
+            runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
+            throughput, reference = map(estimates.throughput_figure, runs)
+            if throughput and reference:
+                return estimates.divide(throughput, reference)
+        throughput, reference = self._measured(trial), self._measured(baseline)
+        return estimates.divide(throughput, reference) if throughput and reference else None
 
     def throughput(self, trial: Trial) -> Figure | None:
         """Returns samples per second with a trial's settings: the baseline's times the factor."""
@@ -172,16 +176,6 @@ class RelativeSpeeds:
         candidates = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
         measured = next((throughput for throughput in candidates if throughput), None)
         return estimates.throughput_figure(measured or trial.measurement.throughput)
-
-    def _alike(self, trial: Trial, baseline: Trial) -> tuple[Figure, Figure] | None:
-        """Returns the throughput of both trials' settings, preferably both alone or both alongside others."""
-        for shared in (False, True):
-            runs = (self._speeds.estimate(t, shared=shared) for t in (trial, baseline))
-            throughput, reference = map(estimates.throughput_figure, runs)
-            if throughput and reference:
-                return throughput, reference
-        throughput, reference = self._measured(trial), self._measured(baseline)
-        return (throughput, reference) if throughput and reference else None
 
 
 def pooled(trials: Sequence[Trial]) -> Throughput:

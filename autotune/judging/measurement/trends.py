@@ -34,19 +34,15 @@ class Series:
     """The points of a figure so far, evenly thinned out to a few hundred."""
 
     def __init__(self) -> None:
-        self._points: list[Point] = []
+        self.points: list[Point] = []
         self._seen, self._every = 0, 1
-
-    @property
-    def points(self) -> Sequence[Point]:
-        return self._points
 
     def add(self, samples: float, value: float) -> None:
         """Adds the value after `samples` in total."""
         if self._seen % self._every == 0:
-            self._points.append(Point(samples, value))
-        if len(self._points) > _MOST_POINTS:
-            self._points, self._every = self._points[::2], 2 * self._every
+            self.points.append(Point(samples, value))
+        if len(self.points) > _MOST_POINTS:
+            self.points, self._every = self.points[::2], 2 * self._every
         self._seen += 1
 
 
@@ -69,26 +65,21 @@ def slope(series: Sequence[Point]) -> Slope | None:
     interval would be too narrow (Granger & Newbold, Spurious regressions in econometrics, Journal of
     Econometrics 2, 1974). For noise that does not persist, the interval is wider than necessary.
     """
-    means = _block_means(series[math.ceil(_SETTLING * len(series)) :])
-    rises = [b.value - a.value for a, b in itertools.pairwise(means)]
-    if not rises or means[-1].samples <= means[0].samples:
+    points = series[math.ceil(_SETTLING * len(series)) :]
+    if len(points) < _BLOCKS * _FEWEST_IN_BLOCK:
         return None
-    step = (means[-1].samples - means[0].samples) / len(rises)
+    edges = [round(i * len(points) / _BLOCKS) for i in range(_BLOCKS + 1)]
+    blocks = [points[a:b] for a, b in itertools.pairwise(edges)]
+    first, last = (statistics.fmean(p.samples for p in block) for block in (blocks[0], blocks[-1]))
+    means = [statistics.fmean(p.value for p in block) for block in blocks]
+    rises = [b - a for a, b in itertools.pairwise(means)]
+    if last <= first:
+        return None
+    step = (last - first) / len(rises)
     rise, half = statistics.fmean(rises), half_interval(rises)
     part = len(rises) // 2
     is_slowing = sum(rises[-part:]) < _SLOWING * sum(rises[:part])
     return Slope(rise / step, (rise - half) / step, (rise + half) / step, is_slowing)
-
-
-def _block_means(points: Sequence[Point]) -> list[Point]:
-    if len(points) < _BLOCKS * _FEWEST_IN_BLOCK:
-        return []
-    edges = [round(i * len(points) / _BLOCKS) for i in range(_BLOCKS + 1)]
-    blocks = [points[a:b] for a, b in itertools.pairwise(edges)]
-    return [
-        Point(statistics.fmean(p.samples for p in block), statistics.fmean(p.value for p in block))
-        for block in blocks
-    ]
 
 
 def full_at(slope: Slope, held: float, limit: float, samples: float) -> Full:

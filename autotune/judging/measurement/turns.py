@@ -41,18 +41,15 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
         max((turn.unsure for turn in slices if turn.number == member), default=0.0)
         for member in (number, other)
     )
-    error = math.hypot(max(rounds_error, _launch_error(centres, level)), *unsure)
-    return Figure(math.exp(middle), math.exp(middle - error), math.exp(middle + error))
-
-
-def _launch_error(centres: Sequence[float], level: float) -> float:
-    """Returns the half-width of the interval over launches with these log-ratios."""
     degrees = len(centres) - 1
     squares = statistics.variance(centres) * degrees if degrees else 0.0
     variance = (_USUAL_DEGREES * _USUAL_SD**2 + squares) / (_USUAL_DEGREES + degrees)
-    error = estimates.student_t(level, _USUAL_DEGREES + degrees) * math.sqrt(variance / len(centres))
+    launch_error = estimates.student_t(level, _USUAL_DEGREES + degrees) * math.sqrt(variance / len(centres))
     by_ranks = _rank_error(centres, level)  # does not suffer from a single disturbed launch
-    return error if by_ranks is None else min(error, by_ranks)
+    if by_ranks is not None:
+        launch_error = min(launch_error, by_ranks)
+    error = math.hypot(max(rounds_error, launch_error), *unsure)
+    return Figure(math.exp(middle), math.exp(middle - error), math.exp(middle + error))
 
 
 def count_rounds(slices: Sequence[Slice], number: int, other: int) -> int:
@@ -104,17 +101,12 @@ def _pairwise_means(logs: tuple[float, ...]) -> list[float]:
 @lru_cache
 def _rank(rounds: int, level: float) -> int:
     """Returns the rank of the pairwise mean that ends an interval of `level`; below 1 if none does."""
-    below, ways = 0, _ways(rounds)
+    ways = [1]  # of the 2**rounds sign patterns, those whose positive ranks add up to 0, 1, 2, ...
+    for rank in range(1, rounds + 1):
+        ways = [a + b for a, b in zip(ways + [0] * rank, [0] * rank + ways, strict=True)]
+    below = 0
     for rank, equal in enumerate(ways):
         below += equal
         if 2 * below > (1 - level) * 2**rounds:
             return rank
     return len(ways)
-
-
-def _ways(rounds: int) -> list[int]:
-    """Counts the sign patterns of 2**rounds whose positive ranks add up to 0, 1, 2, ..."""
-    ways = [1]
-    for rank in range(1, rounds + 1):
-        ways = [a + b for a, b in zip(ways + [0] * rank, [0] * rank + ways, strict=True)]
-    return ways

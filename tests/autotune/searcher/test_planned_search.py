@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.trial import Outcome, Status
-from autotune.searcher.ports import Silent
+from autotune.searcher.ports import Listener
 from autotune.searcher.search import Search
 from autotune.space import spaces
 from autotune.storage import studies
@@ -49,7 +49,7 @@ def begin(space):
     def make(trials):
         study = optuna.create_study(directions=["maximize", "maximize"])
         studies.set_plan(study, SearchPlan(trials, None))
-        return Search(space.revised(budget={"trials": trials}), study, Silent())
+        return Search(space.revised(budget={"trials": trials}), study, Listener())
 
     return make
 

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.judging.decisions.history import History
-from autotune.searcher.rate_limit import RateLimit
+from autotune.searcher.screening import RateLimit
 from autotune.space import configurations
 
 DRAWN = {"micro_batch_size": 16, "accumulation_steps": 1, "precision": "fp32", "num_workers": 2}

@@ -133,7 +133,7 @@ def test_a_figure_that_is_not_measured_yet_is_undecided():
     measured = replace(measure(), curve=(Evaluation(500, 5.0, 0.1),))
     found = promise.check(PROMISED, measured, GOAL, "samples")
     assert promise.overall(found, None) is PromiseAnswer.UNDECIDED
-    missing = [(one.what, one.text) for one in found if one.found is None]
+    missing = [(one.what, one.text) for one in found if one.answer is PromiseAnswer.UNDECIDED]
     assert missing == [("quality", "not yet evaluated after 1,000 samples")]
     assert answers(Measurement()) == dict.fromkeys(("speed", "quality", "memory"), PromiseAnswer.UNDECIDED)
 

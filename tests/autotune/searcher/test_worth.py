@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.judging.decisions.history import History
-from autotune.judging.decisions.worth import next_trial_pays
+from autotune.searcher.allowance import next_trial_pays
 
 
 @pytest.fixture
