@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -103,8 +102,11 @@ def _fresh(number: int, history: History) -> list[Trial]:
 @lru_cache(maxsize=32)  # histories are immutable, and every view asks for the same claims
 def claim(number: int, history: History) -> Claim:
     """Returns the claim about trial `number` so far."""
-    finalist, space = history.trial(number), history.space
-    runs, race = _runs(finalist, history), race_of(number, history)
+    finalist, space, race = history.trial(number), history.space, race_of(number, history)
+    ours = [t for t in _fresh(number, history) if t.measurement.origin == finalist.measurement.origin]
+    is_running = _running(number, history) or _running(0, history)
+    are_all = not is_running and next_seed(finalist, history) is None
+    runs = _Runs(ours, history.runs_of(0), are_all)
     slices = race.measurement.slices if race else ()
     so_far = Claim(number, rounds=turns.count_rounds(slices, number, 0), seeds=len(runs.ours))
     if why_not := _failed(finalist, history):
@@ -122,28 +124,18 @@ def claim(number: int, history: History) -> Claim:
         # A trial that was stopped early has not shown whether it keeps the constraints.
         is_shown = finalist.completed or bool(runs.ours) or not space.objective.constraints
         return replace(so_far, holds=is_shown)
-    return _refute_slow_start(_claim_quality(so_far, runs, history), history)
-
-
-def _refute_slow_start(claimed: Claim, history: History) -> Claim:
-    """Returns `claimed`, refuted if a slow start, as by compiling, outweighs what the steps save."""
-    runs_s = history.runs_s(history.trial(claimed.number), history.trial(0))
+    claimed = _claim_quality(so_far, runs, history)
+    runs_s = history.runs_s(finalist, history.trial(0))
     if not claimed.holds or not runs_s or runs_s[0] < runs_s[1]:
         return claimed
-    ours, theirs = map(units.format_seconds, runs_s)
-    return replace(claimed, holds=False, why_not=f"from start to end, a run takes {ours} instead of {theirs}")
-
-
-def _runs(finalist: Trial, history: History) -> _Runs:
-    fresh = _fresh(finalist.number, history)
-    ours = [t for t in fresh if t.measurement.origin == finalist.measurement.origin]
-    is_running = _running(finalist.number, history) or _running(0, history)
-    return _Runs(ours, history.runs_of(0), not is_running and next_seed(finalist, history) is None)
+    # A slow start, as by compiling, outweighs what the steps save.
+    taken, instead_of = map(units.format_seconds, runs_s)
+    why_not = f"from start to end, a run takes {taken} instead of {instead_of}"
+    return replace(claimed, holds=False, why_not=why_not)
 
 
 def _not_faster(factor: Figure) -> str:
-    least = factor.low or 0.0
-    return f"measured again, it was {factor.value:.2f}x as fast, and may be only {least:.2f}x"
+    return f"measured again, it was {factor.value:.2f}x as fast, and may be only {factor.low or 0.0:.2f}x"
 
 
 def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
@@ -172,18 +164,15 @@ def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure |
     degrees = len(a) + len(b) - 2
     if not a or not b or degrees < 1:
         return None
-    noise = max(_LEAST_NOISE, math.sqrt(sum(_squares(logs) for logs in (a, b)) / degrees))
+    centre, reference = statistics.fmean(a), statistics.fmean(b)
+    squares = math.fsum((n - centre) ** 2 for n in a) + math.fsum((n - reference) ** 2 for n in b)
+    noise = max(_LEAST_NOISE, math.sqrt(squares / degrees))
     error = noise * math.sqrt(1 / len(a) + 1 / len(b))
     race = math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
     half = math.hypot(student_t(level, degrees) * error, race)
-    middle = math.log(speed.value) + statistics.fmean(b) - statistics.fmean(a)
+    middle = math.log(speed.value) + reference - centre
     low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
     return estimates.bounded(math.exp(middle), low, high)
-
-
-def _squares(values: Sequence[float]) -> float:
-    mean = statistics.fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values)
 
 
 def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:

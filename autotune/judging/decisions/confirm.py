@@ -98,7 +98,11 @@ def next_step(history: History) -> Proposal | None:
     undecided = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
     unraced = [t for t in undecided if not _was_behind(t, standing, history)]
     if unraced and not tested:
-        return Proposal(history.trial(0).config, race=_members(unraced, history))
+        members = tuple(t.number for t in unraced)
+        before = {number for t in history.trials if t.outcome is not None for number in t.race}
+        if before & set(members):  # a larger race failed
+            members = members[:1]
+        return Proposal(history.trial(0).config, race=(0, *members))
     leader = tested[0] if tested else _leader(standing, history)
     if claim(leader.number, history).is_done:
         return None
@@ -159,13 +163,6 @@ def _was_behind(trial: Trial, standing: Sequence[Trial], history: History) -> bo
         if any(trainings.is_behind(trial.number, other) for other in others):
             return True
     return False
-
-
-def _members(unraced: Sequence[Trial], history: History) -> tuple[int, ...]:
-    """Returns the members of a race: the baseline and all `unraced`, or only one if a larger race failed."""
-    numbers = tuple(t.number for t in unraced)
-    before = {number for t in history.trials if t.race and t.outcome is not None for number in t.race}
-    return (0, *(numbers[:1] if before & set(numbers) else numbers))
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
@@ -274,7 +271,17 @@ def _candidates(history: History) -> list[Trial]:
     if planning.is_wanted(history.space):
         ranked = [trial for trial in history.ranked if history.is_long_enough(trial)]
         return [t for t in ranked if _may_be_sooner(t, history) and not _lost_its_race(t, history)]
-    stopped = [t for t in history.searched if _may_have_been_better(t, history)]
+    baseline, fraction = history.baseline, history.space.limits.memory_fraction
+    stopped = [
+        t
+        for t in history.searched
+        if t.stopped
+        and baseline is not None
+        and t.measurement.origin == baseline.measurement.origin
+        and history.trainings_per_s(t) > history.trainings_per_s(baseline)
+        and not objective.over_memory(t.measurement, fraction)
+        and not history.is_out_of_reach(t)
+    ]
     return sorted([*history.better, *stopped], key=history.trainings_per_s, reverse=True)
 
 
@@ -298,21 +305,7 @@ def _lost_its_race(trial: Trial, history: History) -> bool:
     return history.relative.raced(trial) is not None and history.seems_slower(trial)
 
 
-def _may_have_been_better(trial: Trial, history: History) -> bool:
-    """Returns True if a stopped trial is certainly faster than the baseline and otherwise eligible."""
-    baseline, stopped = history.baseline, trial.measurement
-    return (
-        trial.stopped
-        and baseline is not None
-        and stopped.origin == baseline.measurement.origin
-        and history.trainings_per_s(trial) > history.trainings_per_s(baseline)
-        and not objective.over_memory(stopped, history.space.limits.memory_fraction)
-        and not history.is_out_of_reach(trial)
-    )
-
-
 def _claims(history: History) -> list[tuple[Trial, Claim]]:
-    """Returns the finalists whose confirmation has begun, with their claims."""
     return [(history.trial(number), claim(number, history)) for number in sorted(_begun(history.trials))]
 
 

@@ -74,9 +74,8 @@ class History(TrialLog):
         goal = self.space.objective
         if goal.aim is not None:
             return goal.aim
-        if self.baseline_quality is None:
-            return None
-        return objective.least(goal, self.baseline_quality, self.start)
+        reference = self.baseline_quality
+        return None if reference is None else objective.least(goal, reference, self.start)
 
     @property
     def least_share(self) -> float:
@@ -149,11 +148,8 @@ class History(TrialLog):
 
     @property
     def times_late(self) -> float:
-        """The factor by which a trial's time to the target may exceed another trial's by chance alone.
-
-        Both times vary with their seeds, so the variance of their ratio is twice the variance of one.
-        """
-        by_chance = _LATE * math.sqrt(2) * self.to_target.scatter
+        """The factor by which a trial's time to the target may exceed another trial's by chance alone."""
+        by_chance = _LATE * math.sqrt(2) * self.to_target.scatter  # both times vary with their seeds
         return 1 + math.hypot(curves.SURE * self.speeds.drift, by_chance)
 
     @cached_property
@@ -165,10 +161,8 @@ class History(TrialLog):
         """
         aim, least = self.baseline_quality, self.least_quality
         slack = 0.0 if aim is None or least is None else aim - least
-        if (
-            aim is not None
-            and (noise := quality.noise([self.runs_of(number) for number in self._repeats])) is not None
-        ):
+        noise = quality.noise([self.runs_of(number) for number in self._repeats])
+        if aim is not None and noise is not None:
             aim += max(0.0, _CLEAR * noise.deviation - slack)
         return LengthNeeds(self.trials, self.space, aim, slack)
 
@@ -181,31 +175,24 @@ class History(TrialLog):
             return None
         if self.computes_the_same(trial, at_any_length=True):
             return float(self.length(self.baseline))
-        return self.needs.samples(trial) or (self._seems_to_need(trial) if trial.stopped else None)
-
-    def _seems_to_need(self, trial: Trial) -> float | None:
-        """Returns the samples that a stopped trial's settings need, had it gone on as the baseline does."""
+        if (needed := self.needs.samples(trial)) or not trial.stopped:
+            return needed
         curve = curves.scaled(trial.measurement.curve, self.length_ratio(trial))
         expected = curves.quality_at(self.baseline_curve, curve[-1].samples) if curve else None
         if expected is None or self.baseline_quality is None:
             return None
-        return self.needs.extrapolated(
-            self.length(trial), self.baseline_quality + curve[-1].quality - expected
-        )
+        at_the_end = (
+            self.baseline_quality + curve[-1].quality - expected
+        )  # had it gone on as the baseline does
+        return self.needs.extrapolated(self.length(trial), at_the_end)
 
     def equal_trainings_per_s(self, trial: Trial) -> float:
-        """Returns how many trainings as good as the baseline's fit into a second with a trial's settings.
-
-        If the length that they need is unknown, a training is as long as the trial's.
-        """
+        """Returns how many trainings as good as the baseline's, as far as known, fit into a second."""
         return self.surely_per_s(trial) / (self.needed_samples(trial) or self.length(trial))
 
     def is_long_enough(self, trial: Trial) -> bool:
-        """Returns True if a trial's training is about as long as its settings need, or lengths are fixed.
-
-        A shorter training that reached the quality by luck would miss it with other seeds.
-        """
-        needed = self.needed_samples(trial)
+        """Returns True if a trial's training is about as long as its settings need, or lengths are fixed."""
+        needed = self.needed_samples(trial)  # a shorter one that was lucky would fail with other seeds
         return needed is None or needed <= _ALMOST * self.length(trial)
 
     def throughput(self, trial: Trial) -> Figure | None:
@@ -277,22 +264,15 @@ class History(TrialLog):
             return Reason.MEMORY
         if self.broken_constraint(trial):
             return Reason.BROKEN
-        if lost := self._quality_rejection(trial):
-            return lost
-        is_unsure = goal.aim is None and not has_interval(trial) and has_interval(self.baseline)
-        return Reason.UNSURE if is_unsure else None
-
-    def _quality_rejection(self, trial: Trial) -> Reason | None:
-        """Returns the reason to reject a trial for its quality, None if it is good enough."""
-        goal, has_none = self.space.objective, objective.no_quality(trial.measurement)
         if goal.aim is not None:
-            missed = Reason.CHANCE if has_none else Reason.MISSED
+            missed = Reason.CHANCE if objective.no_quality(measured) else Reason.MISSED
             return None if objective.samples_to(trial, goal.aim) else missed
-        if goal.select == "same-training" or goal.takes_any_quality:
-            return None
-        if has_none:
-            return Reason.CHANCE
-        return None if self.keeps_quality(trial) else Reason.QUALITY
+        if goal.select != "same-training" and not goal.takes_any_quality:
+            if objective.no_quality(measured):
+                return Reason.CHANCE
+            if not self.keeps_quality(trial):
+                return Reason.QUALITY
+        return Reason.UNSURE if not has_interval(trial) and has_interval(self.baseline) else None
 
     @cached_property
     def ranked(self) -> tuple[Trial, ...]:
@@ -304,14 +284,12 @@ class History(TrialLog):
         eligible = [t for t in self.searched if t.completed and self.rejection(t) is None]
         for trial in eligible:
             if trial.number not in self._ranks:
-                self._ranks[trial.number] = self._rank(trial)
+                rank = self.trainings_per_s(trial), trial.quality or 0.0
+                if self.space.objective.target is not None:
+                    seconds = self.to_target.seconds(trial)
+                    rank = 1 / seconds if seconds else 0.0, self.surely_per_s(trial)
+                self._ranks[trial.number] = rank
         return tuple(sorted(eligible, key=lambda t: self._ranks[t.number], reverse=True))
-
-    def _rank(self, trial: Trial) -> tuple[float, float]:
-        if self.space.objective.target is not None:
-            seconds = self.to_target.seconds(trial)
-            return (1 / seconds if seconds else 0.0, self.surely_per_s(trial))
-        return (self.trainings_per_s(trial), trial.quality or 0.0)
 
     @cached_property
     def better(self) -> tuple[Trial, ...]:

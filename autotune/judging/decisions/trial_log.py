@@ -73,25 +73,19 @@ class TrialLog:
         """
         if not planning.is_wanted(self.space) or lengths.miniature(self.space):
             return None
-        whole = [
-            run.seconds + self._missing_evaluations_s(run)
-            for run in self.runs_of(trial.original)
-            if not run.measurement.shared
-            and run.seconds >= max((point.seconds for point in run.measurement.curve), default=0.0)
-        ]
+        whole = []
+        for run in self.runs_of(trial.original):
+            measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
+            if measured.shared or run.seconds < max((p.seconds for p in measured.curve), default=0.0):
+                continue
+            missing = 0.0 if every is None else self.space.samples(run.config) / every - len(measured.curve)
+            whole.append(run.seconds + max(0.0, missing) * (measured.outside.evaluation_s or 0.0))
         return statistics.median(whole) if whole else None
 
     def runs_s(self, *trials: Trial) -> list[float]:
         """Returns `run_s` of each trial; [] unless it is known for all of them."""
         known = [seconds for trial in trials if (seconds := self.run_s(trial)) is not None]
         return known if len(known) == len(trials) else []
-
-    def _missing_evaluations_s(self, run: Trial) -> float:
-        measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
-        if every is None or measured.outside.evaluation_s is None:
-            return 0.0
-        missing = self.space.samples(run.config) / every - len(measured.curve)
-        return max(0.0, missing) * measured.outside.evaluation_s
 
     def computes_the_same(self, trial: Trial, *, at_any_length: bool = False) -> bool:
         """Returns True if a trial computes the same as the baseline, up to the order of operations."""
