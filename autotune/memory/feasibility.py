@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from autotune.core import units
@@ -44,7 +45,11 @@ class MemoryModel:
         is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # on a GPU, every trial is
         self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[tuple[Need, Trial]]] = defaultdict(list)
-        needs = [(_need_of(t, known), t) for t in trials if t.kind is not TrialKind.RACE]
+        needs = [
+            (t.cached(("need", known), partial(memory_needs.need_of, t.config, known)), t)
+            for t in trials
+            if t.kind is not TrialKind.RACE
+        ]
         failed = [(need, t) for need, t in needs if t.out_of_memory and self._had_as_much(t)]
         for need, trial in failed:
             self._failed[need.group].append((need, trial))
@@ -87,7 +92,12 @@ class MemoryModel:
         peak = self.predict(config)
         if peak is None or not self._allowed_bytes or self._is_known_to_fit(need):
             return None
-        return _explanation(peak, self._allowed_bytes) if peak.low_bytes > self._allowed_bytes else None
+        if peak.low_bytes <= self._allowed_bytes:
+            return None
+        expected, unit = units.format_bytes(peak.expected_bytes).split()
+        low, high, allowed = map(units.format_bytes, (peak.low_bytes, peak.high_bytes, self._allowed_bytes))
+        ends = f"{low.removesuffix(f' {unit}')} to {high.removesuffix(f' {unit}')}"
+        return f"predicted to need {expected} {unit} ({ends}) of {allowed}"
 
     def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
         """Returns the micro-batch to run instead of the one in `config`: the same if it is likely to fit.
@@ -122,13 +132,11 @@ class MemoryModel:
         """Returns the first of `sizes` above those expected to need no more memory than has fitted."""
         per_sample = memory_needs.per_sample(need)
         if per_sample not in self._reach:
-            self._reach[per_sample] = max(
-                (size * min(1.0, ratio / per_sample) for ratio, size in self._fitted_at.items()), default=0.0
-            )
+            fitted = [size * min(1.0, ratio / per_sample) for ratio, size in self._fitted_at.items()]
+            self._reach[per_sample] = max(fitted, default=0.0)
         return min((s for s in sizes if s > self._reach[per_sample]), default=sizes[-1])
 
     def _is_known_to_fit(self, need: Need) -> bool:
-        """Returns True if a trial that needed no less memory has fitted."""
         return any(
             self._fitted.get((need.group, recomputes, accumulates), 0.0) >= need.micro_batch_size
             for recomputes in {False, need.recomputes}
@@ -167,10 +175,6 @@ class MemoryModel:
         return not limit or not self._limit_bytes or limit <= self._limit_bytes
 
 
-def _need_of(trial: Trial, known: Knowledge) -> Need:
-    return trial.cached(("need", known), lambda: memory_needs.need_of(trial.config, known))
-
-
 def _counts_loading(trial: Trial) -> bool:
     """Returns True if loader workers contributed to an out-of-memory."""
     return trial.outcome is not None and trial.outcome.shortage is not None
@@ -186,9 +190,3 @@ def _largest(pairs: Iterable[tuple[_Key, float]]) -> dict[_Key, float]:
     for key, size in pairs:
         largest[key] = max(size, largest.get(key, 0.0))
     return largest
-
-
-def _explanation(peak: Prediction, allowed_bytes: float) -> str:
-    expected, unit = units.format_bytes(peak.expected_bytes).split()
-    ends = (units.format_bytes(end).removesuffix(f" {unit}") for end in (peak.low_bytes, peak.high_bytes))
-    return f"predicted to need {expected} {unit} ({' to '.join(ends)}) of {units.format_bytes(allowed_bytes)}"

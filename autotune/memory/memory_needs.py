@@ -55,24 +55,21 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
     It matters whether gradients are accumulated, not over how many steps: they stay allocated during the
     forward passes, and take the same space for any number.
     """
-    labels = [_label(name, value, known) for name, value in config.items()]
+    labels = set()
+    for name, value in config.items():
+        is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
+        is_ordered = name in BATCH or (name == CHECKPOINTING and is_switch)
+        if is_ordered or known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER}:
+            continue
+        is_known = name == PRECISION and value in PRECISIONS
+        stored = PRECISIONS[str(value)].stored_as if is_known else value
+        labels.add(Label(name, stored, stored.__class__, known[name].power))
     return Need(
-        frozenset(label for label in labels if label),
+        frozenset(labels),
         config.get(CHECKPOINTING) is True,
         number(config, ACCUMULATION, 1) > 1,
         number(config, MICRO_BATCH, 1),
     )
-
-
-def _label(name: str, value: Setting, known: Knowledge) -> Label | None:
-    """Returns the label of a setting, None if it affects no memory of the process or has a known order."""
-    is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
-    is_ordered = name in BATCH or (name == CHECKPOINTING and is_switch)
-    if is_ordered or known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER}:
-        return None
-    if name == PRECISION and value in PRECISIONS:
-        value = PRECISIONS[str(value)].stored_as
-    return Label(name, value, value.__class__, known[name].power)
 
 
 def number(config: Config, name: str, otherwise: float) -> float:

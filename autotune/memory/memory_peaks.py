@@ -6,6 +6,7 @@ sum of a common part, an effect of each of its settings, and a part of its own, 
 predicted from the others, with wider intervals.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -64,19 +65,20 @@ class Peaks:
         by_need: dict[Need, list[Peak]] = {}
         for peak in peaks:
             by_need.setdefault(peak.need, []).append(peak)
-        needs: dict[frozenset[Label], Need] = {}
+        ratios: dict[frozenset[Label], float] = {}
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         for need, cell in by_need.items():
             labels = need.labels
-            needs.setdefault(labels, need)
+            ratios.setdefault(labels, per_sample(need))
             cells[labels, need.micro_batch_size] = cell
-        self._index = {labels: i for i, labels in enumerate(needs)}
-        ratios = {labels: per_sample(need) for labels, need in needs.items()}
+        self._index = {labels: i for i, labels in enumerate(ratios)}
         y, noise = (np.array(values) for values in zip(*map(_cell, cells.values()), strict=True))
         x = np.array([ratios[labels] * size for labels, size in cells])
         self._x_scale = x.max()
         self._units = np.array([y.min(), y.max()])
-        self._values = _values(self._index)
+        self._values: dict[str, set[Label]] = defaultdict(set)
+        for label in {label for labels in self._index for label in labels}:
+            self._values[label.name].add(label)
         several = [values for values in self._values.values() if 2 <= len(values) <= _MOST_VALUES]
         labels_with_effect = sorted((label for values in several for label in values), key=repr)
         self._columns = {label: i for i, label in enumerate(labels_with_effect, start=1)}
@@ -103,12 +105,9 @@ class Peaks:
         total = flat.T @ np.einsum("gji,gj->gi", shrink, pull).ravel()
         covariance = np.linalg.inv(precision)
         self._common = _Affine(covariance @ total, covariance)
-        self._groups = _Affine(
-            _CENTRE
-            + np.einsum("gij,gj->gi", apart, pull)
-            + np.einsum("gij,gj->gi", shrink, rows @ self._common.mean),
-            apart + shrink @ (rows @ covariance @ rows.mT) @ shrink.mT,
-        )
+        mean = _CENTRE + np.einsum("gij,gj->gi", apart, pull)
+        mean = mean + np.einsum("gij,gj->gi", shrink, rows @ self._common.mean)
+        self._groups = _Affine(mean, apart + shrink @ (rows @ covariance @ rows.mT) @ shrink.mT)
         explained = np.einsum("gi,gij,gj->", pull, apart, pull) + total @ self._common.mean
         surprise = weight @ residual**2 - explained
         off = y - (lines * self._groups.mean[group]).sum(axis=1)
@@ -136,29 +135,22 @@ class Peaks:
 
     def predict(self, need: Need) -> Prediction:
         labels = need.labels
-        index = self._index.get(labels)
-        mean, covariance = (
-            self._unseen(labels)
-            if index is None
-            else (self._groups.mean[index], self._groups.covariance[index])
-        )
+        if (index := self._index.get(labels)) is not None:
+            mean, covariance = self._groups.mean[index], self._groups.covariance[index]
+        else:  # less certain the fewer values of a setting were seen
+            row = self._rows([labels])[0]
+            variance = _OWN_SD**2
+            for label in labels:
+                values = self._values.get(label.name, set())
+                if label not in values and len(values) <= _MOST_VALUES:
+                    variance = variance + 2 * _sd(label) ** 2  # its own effect, and that of the values seen
+            mean = _CENTRE + row @ self._common.mean
+            covariance = row @ self._common.covariance @ row.T + np.diag(variance)
         line = self._line(np.asarray(per_sample(need) * need.micro_batch_size))
         expected = float(line @ mean)
-        variance = float(line @ covariance @ line) + float(_noise_variance(expected))
-        half = _WIDTH * float(np.sqrt(self._inflation * variance))
+        uncertainty = float(line @ covariance @ line) + float(_noise_variance(expected))
+        half = _WIDTH * float(np.sqrt(self._inflation * uncertainty))
         return Prediction(expected, max(0.0, expected - half), expected + half)
-
-    def _unseen(self, labels: frozenset[Label]) -> _Affine:
-        """Returns (a, b) of a group without peaks, less certain the fewer values of a setting were seen."""
-        row = self._rows([labels])[0]
-        variance = _OWN_SD**2
-        for label in labels:
-            values = self._values.get(label.name, set())
-            if label not in values and len(values) <= _MOST_VALUES:
-                variance = variance + 2 * _sd(label) ** 2  # its own effect, and that of the values seen
-        return _Affine(
-            _CENTRE + row @ self._common.mean, row @ self._common.covariance @ row.T + np.diag(variance)
-        )
 
 
 def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
@@ -170,13 +162,6 @@ def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:
 
 def _noise_variance(peak: Array | float, share: Array | float = _NOISE) -> Array:
     return np.asarray((share * peak) ** 2 + _NOISE_BYTES**2)
-
-
-def _values(groups: Iterable[frozenset[Label]]) -> dict[str, set[Label]]:
-    values: dict[str, set[Label]] = {}
-    for label in {label for labels in groups for label in labels}:
-        values.setdefault(label.name, set()).add(label)
-    return values
 
 
 def _sd(label: Label) -> Array:

@@ -73,7 +73,6 @@ def steps(history: History) -> list[AblationStep]:
 
 
 def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | None:
-    """Returns the throughput of `trial` relative to the throughput of `before`."""
     if before is None or before is history.baseline:
         return history.factor(trial)
     speed, previous = history.throughput(trial), history.throughput(before)
@@ -106,8 +105,9 @@ class _PathRuns:
         self._measured: dict[Key, Trial] = {}
         self._failed: dict[Key, Trial] = {}
         for trial in history.trials:
-            key = trial.key_without(space.known.same_speed)
-            if _is_measured_like(trial, like):
+            key, measured = trial.key_without(space.known.same_speed), trial.measurement
+            is_alike = not measured.shared and measured.origin == like.measurement.origin
+            if trial.ended_well and measured.throughput is not None and is_alike:
                 self._measured.setdefault(key, trial)
             elif trial.kind is TrialKind.STEP or (trial.outcome and trial.outcome.failure in _FAILS_AGAIN):
                 self._failed.setdefault(key, trial)
@@ -118,9 +118,15 @@ class _PathRuns:
 
     def explain_unmeasured(self, config: Config) -> str | None:
         """Returns the reason that an unmeasured `config` will not be measured; None if it can be."""
-        if trial := self._failed.get(self._space.speed_key(config)):
-            return _explain_unmeasured(trial)
-        return self._space.violation(config) or self._memory.explain_misfit(config)
+        trial = self._failed.get(self._space.speed_key(config))
+        if trial is None:
+            return self._space.violation(config) or self._memory.explain_misfit(config)
+        if trial.outcome is None:
+            return f"trial {trial.number} has not ended"
+        if trial.measurement.throughput is None or trial.outcome.status is Status.FAILED:
+            reason = trial.outcome.reason or "its throughput is not known"
+            return f"trial {trial.number} {trial.outcome}: {reason}"
+        return f"trial {trial.number} was measured on another device, or with other code, than the winner"
 
     def cost(self, config: Config) -> int:
         """Returns the cost of a step to `config`: 0 if it is measured, 1 if it can be, 2 if it cannot."""
@@ -129,36 +135,14 @@ class _PathRuns:
         return 2 if self.explain_unmeasured(config) else 1
 
 
-def _is_measured_like(trial: Trial, like: Trial) -> bool:
-    """Returns True if `trial` ran alone, and its throughput is known and comparable with that of `like`."""
-    measured, reference = trial.measurement, like.measurement
-    return (
-        trial.ended_well
-        and measured.throughput is not None
-        and not measured.shared
-        and measured.origin == reference.origin
-    )
-
-
-def _explain_unmeasured(trial: Trial) -> str:
-    if trial.outcome is None:
-        return f"trial {trial.number} has not ended"
-    if trial.measurement.throughput is None or trial.outcome.status is Status.FAILED:
-        return (
-            f"trial {trial.number} {trial.outcome}: {trial.outcome.reason or 'its throughput is not known'}"
-        )
-    return f"trial {trial.number} was measured on another device, or with other code, than the winner"
-
-
 def _order(winner: Trial, history: History) -> list[str]:
     """Returns the knobs in the order in which they are changed: at each step the cheapest one.
 
     Ties follow the space's order. Trials that run later than the first step do not change the order.
     """
     space, baseline = history.space, history.space.baseline_config
-    same_speed = space.known.same_speed
-    changed = [n for n in space.drawn_knobs if repr(baseline[n]) != repr(winner.config[n])]
-    remaining = [n for n in changed if n not in same_speed]
+    names = [n for n in space.drawn_knobs if n not in space.known.same_speed]
+    remaining = [n for n in names if repr(baseline[n]) != repr(winner.config[n])]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
     before = [t for t in history.trials if begun is None or t.number < begun]
     runs = _PathRuns(History(before, space), winner)

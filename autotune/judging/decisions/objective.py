@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from autotune.core.measurement import Measurement
-from autotune.core.settings import COMMON, Config, Knowledge, Setting, effective_batch
+from autotune.core.settings import COMMON, Config, Knowledge, effective_batch
 from autotune.core.trial import Trial, TrialKind
 from autotune.judging.measurement import curves
 from autotune.space.sections import Objective, comparison
@@ -149,12 +149,8 @@ def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bo
     Batches are compared by the effective batch, and floats up to the rounding of learning rates.
     """
     names = (config.keys() | other.keys()) - known.same_training
-    return effective_batch(config) == effective_batch(other) and all(
-        _is_equal(config.get(n), other.get(n)) for n in names
-    )
-
-
-def _is_equal(value: Setting, other: Setting) -> bool:
-    if isinstance(value, float) and isinstance(other, float):
-        return math.isclose(value, other, rel_tol=_ROUNDING)
-    return repr(value) == repr(other)
+    for a, b in ((config.get(name), other.get(name)) for name in names):
+        are_rates = isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=_ROUNDING)
+        if not are_rates and repr(a) != repr(b):
+            return False
+    return effective_batch(config) == effective_batch(other)

@@ -54,7 +54,9 @@ def judge(
     if min(len(before), len(after)) < FEWEST:
         return PairedVerdict(None, f"{FEWEST} pairs are needed")
     level = quality.early_level(most)
-    factor = _factor(before, after, level)
+    logs = [math.log(a.seconds / b.seconds) for a, b in zip(before, after, strict=False)]
+    middle, half = statistics.fmean(logs), estimates.half_interval(logs, level)
+    factor = Figure(math.exp(middle), math.exp(middle - half), math.exp(min(700.0, middle + half)))
     ours, theirs = _trials(after, goal), _trials(before, goal)
     start = objective.start(theirs[0])
     reference = statistics.fmean(quality.qualities(theirs))
@@ -68,24 +70,15 @@ def judge(
         return PairedVerdict(False, f"its {goal.quality} is worse", factor, kept)
     if factor.is_above(1) and is_same:
         return PairedVerdict(True, "", factor, kept)
-    open_ = [
-        *([] if factor.is_above(1) else ["whether it is faster"]),
-        *([] if is_same else [f"whether its {goal.quality} is as good"]),
-    ]
+    open_ = ["whether it is faster"] * (not factor.is_above(1))
+    open_ += [f"whether its {goal.quality} is as good"] * (not is_same)
     return PairedVerdict(None, f"{' and '.join(open_)} is not decided", factor, kept)
 
 
-def _factor(before: Sequence[TrainingRun], after: Sequence[TrainingRun], level: float) -> Figure:
-    logs = [math.log(a.seconds / b.seconds) for a, b in zip(before, after, strict=False)]
-    middle, half = statistics.fmean(logs), estimates.half_interval(logs, level)
-    return Figure(math.exp(middle), math.exp(middle - half), math.exp(min(700.0, middle + half)))
-
-
 def _trials(runs: Sequence[TrainingRun], goal: Objective) -> list[Trial]:
-    done = Outcome(Status.COMPLETED)
-    return [Trial(n, {}, done, _measurement(run, goal), run.seconds) for n, run in enumerate(runs)]
-
-
-def _measurement(run: TrainingRun, goal: Objective) -> Measurement:
-    curve = tuple(Evaluation(n, 0.0, goal.turned(score)) for n, score in enumerate(run.scores, 1))
-    return Measurement(quality=curve[-1].quality, curve=curve)
+    trials = []
+    for number, run in enumerate(runs):
+        curve = tuple(Evaluation(n, 0.0, goal.turned(score)) for n, score in enumerate(run.scores, 1))
+        measured = Measurement(quality=curve[-1].quality, curve=curve)
+        trials.append(Trial(number, {}, Outcome(Status.COMPLETED), measured, run.seconds))
+    return trials

@@ -13,13 +13,13 @@ from autotune.core.trial import TrialKind
 from autotune.judging.decisions import objective, planning, quality
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.quality import Noise
-from autotune.space.knobs import Distribution, Knob, PlannedLength, ScaledLearningRate
+from autotune.judging.measurement import curves
+from autotune.space.knobs import Distribution, PlannedLength, ScaledLearningRate
 from autotune.space.space import Space
 
 _FURTHER = 4  # times as many samples, recommended if the baseline has learnt nothing
 _A_LITTLE_FURTHER = 2  # times as many, recommended if equal runs differ too much
 _FALLBACK = " The search continues with settings that leave the training the same and only make it faster."
-_SURE = 2.0  # standard deviations
 _LEAST_NOISE = 0.02  # of a quality: two runs cannot show less
 
 
@@ -107,22 +107,23 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
         runs = " in one of its runs" if collapsed < len(ends) else ""
         return f"{after} the baseline gives the same answer to every input{runs} ({figure})"
     noise = max(judged.noise or 0.0, _LEAST_NOISE * abs(judged.quality))
-    clearly = objective.least(goal, judged.quality) - _SURE * noise  # of the quality itself, not of a gain
-    if judged.chance is not None and clearly <= judged.chance:
-        better = "below" if goal.minimize else "above"
-        chance = goal.turned(judged.chance)
-        return f"{after} the baseline's {figure} is not clearly {better} chance, {chance:.4f}"
-    return None
+    clearly = (
+        objective.least(goal, judged.quality) - curves.SURE * noise
+    )  # of the quality itself, not of a gain
+    if judged.chance is None or clearly > judged.chance:
+        return None
+    better, chance = "below" if goal.minimize else "above", goal.turned(judged.chance)
+    return f"{after} the baseline's {figure} is not clearly {better} chance, {chance:.4f}"
 
 
 def settled(asked: History) -> History:
     """Returns the history with the pilot's settled space in place of the user's, which `asked` has."""
-    space = _settled(asked)
+    space = _settled_space(asked)
     return asked if space is asked.space else History(asked.trials, space)
 
 
-def _settled(asked: History) -> Space:
-    """Returns the space as the pilot settles it: a trial's samples, the target or the objective may change.
+def _settled_space(asked: History) -> Space:
+    """A trial's samples, the target or the objective may change.
 
     If the learning rate is known not to fall, a training may end anywhere, and the first one to reach the
     quality is the shortest: that quality becomes the target. If qualities cannot be compared, the search goes
@@ -130,7 +131,11 @@ def _settled(asked: History) -> Space:
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:
-        space = _with_samples(space, asked.baseline.measurement.quality_samples)
+        samples = asked.baseline.measurement.quality_samples
+        every = max(1, space.budget.samples_per_trial // space.budget.evaluations_per_trial)
+        evaluations = max(1, round(samples / every))
+        budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations, "until_learnt": False}
+        space = space.revised(budget=budget)
     if goal.select == "same-training":
         return same_training(space)
     judged = pilot(History(asked.trials, space)) if _depends_on_pilot(space) else None
@@ -146,16 +151,7 @@ def _settled(asked: History) -> Space:
     return space
 
 
-def _with_samples(space: Space, samples: int) -> Space:
-    """Returns `space` with trials of `samples`, evaluated at the same interval as before."""
-    every = max(1, space.budget.samples_per_trial // space.budget.evaluations_per_trial)
-    evaluations = max(1, round(samples / every))
-    budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations, "until_learnt": False}
-    return space.revised(budget=budget)
-
-
 def _depends_on_pilot(space: Space) -> bool:
-    """Returns True if the objective depends on the pilot."""
     return space.objective.select == "same-quality" and is_wanted(space)
 
 
@@ -164,23 +160,21 @@ def same_training(space: Space) -> Space:
 
     The effective batch and the learning rate stay as in the baseline, whatever the micro-batch.
     """
-    knobs = {
-        name: knob if name in space.known.same_training else _fixed(space, name, knob)
-        for name, knob in space.knobs.items()
-    }
+    knobs = dict(space.knobs)
+    for name, knob in space.knobs.items():
+        if name in space.known.same_training:
+            continue
+        if isinstance(knob, ScaledLearningRate):
+            knobs[name] = ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
+        elif isinstance(knob, PlannedLength):
+            knobs[name] = knob.model_copy(update={"share": (1.0, 1.0)})
+        elif isinstance(knob, Distribution):
+            knobs[name] = knob.with_choice([space.baseline[name]])
     same = space.model_copy(update={"knobs": knobs})
     if MICRO_BATCH not in space.baseline:
         return same
     size = space.effective_batch_size({})
     return same.revised(limits={"effective_batch_size": (size, size)})
-
-
-def _fixed(space: Space, name: str, knob: Knob) -> Knob:
-    if isinstance(knob, ScaledLearningRate):
-        return ScaledLearningRate(scale=knob.scale, multiplier=Distribution(choice=(1.0,)))
-    if isinstance(knob, PlannedLength):
-        return knob.model_copy(update={"share": (1.0, 1.0)})
-    return knob.with_choice([space.baseline[name]]) if isinstance(knob, Distribution) else knob
 
 
 def fallback_reason(asked: History) -> str | None:

@@ -124,13 +124,9 @@ def format_share(share: Figure, goal: Objective, gain: float) -> str:
         return "how much equal runs differ is not known"
     if goal.within is None:
         return f"{share.low:.1%} to {share.high:.1%} of the baseline's improvement"
-    ends = " to ".join(_apart((end - 1) * gain, goal) for end in (share.low, share.high))
-    return f"{ends} the baseline's"
-
-
-def _apart(more: float, goal: Objective) -> str:
-    """Formats a difference in quality, positive if better, in the user's sign: `0.02 above`."""
-    return f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'}"
+    apart = ((end - 1) * gain for end in (share.low, share.high))
+    ends = (f"{abs(more):.3g} {'above' if goal.turned(more) > 0 else 'below'}" for more in apart)
+    return f"{' to '.join(ends)} the baseline's"
 
 
 def format_limit(name: str, keep: float | None, within: float | None, *, minimize: bool = False) -> str:

@@ -72,14 +72,10 @@ def next_config(history: History) -> Config | None:
 
 
 def _with(history: History, config: Config, samples: float) -> Config:
-    return {**config, LENGTH: lengths.planned(history.space, config, samples, _own_cadence(history))}
-
-
-def _own_cadence(history: History) -> OwnCadence | None:
-    """Returns the steps at which the baseline evaluated by itself; None if too few or irregular."""
-    size = history.space.effective_batch_size({})
+    """Returns `config` with a planned length; it ends with an evaluation if the baseline's are regular."""
+    size, cadence = history.space.effective_batch_size({}), None
     steps = [round(point.samples / size) for point in history.baseline_curve]
     between = [after - before for before, after in itertools.pairwise(steps)]
-    if not between or max(between) - min(between) > 1 or min(between) < 1:
-        return None
-    return OwnCadence(steps[-1] % between[-1] or between[-1], between[-1])
+    if between and max(between) - min(between) <= 1 and min(between) >= 1:
+        cadence = OwnCadence(steps[-1] % between[-1] or between[-1], between[-1])
+    return {**config, LENGTH: lengths.planned(history.space, config, samples, cadence)}

@@ -58,7 +58,12 @@ def threshold(history: History) -> Threshold:
     space, goal = history.space, history.space.objective
     bar = partial(Threshold, drift=history.speeds.drift, metric=space.metric)
     if goal.target is not None:
-        return bar(_soonest(history), times_late=history.times_late)
+        first: dict[bool, Rival] = {}  # the quickest that ran alone, and that shared the machine
+        for trial in history.ranked:  # best first
+            if seconds := history.to_target.seconds(trial):
+                rival = replace(_rival(trial, history), seconds=seconds)
+                first.setdefault(rival.shared, rival)
+        return bar(tuple(first.values()), times_late=history.times_late)
     bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
@@ -77,8 +82,7 @@ def _fastest(history: History, *, is_free: bool) -> Rival | None:
     least = history.least_quality or 0.0
     least += curves.gain(least, history.start) * (history.noise or 0.0)
     keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
-    best = next(keeping, None)
-    return _rival(best, history) if best else None
+    return next((_rival(trial, history) for trial in keeping), None)
 
 
 def _soonest_planned(history: History) -> Rival | None:
@@ -94,19 +98,8 @@ def _soonest_planned(history: History) -> Rival | None:
     return replace(_rival(best, history), samples=history.space.samples(longer), settings=settings)
 
 
-def _soonest(history: History) -> tuple[Rival, ...]:
-    """Returns the quickest trial to the target that ran alone, and the quickest that shared the machine."""
-    first: dict[bool, Rival] = {}
-    for trial in history.ranked:  # best first
-        if seconds := history.to_target.seconds(trial):
-            rival = replace(_rival(trial, history), seconds=seconds)
-            first.setdefault(rival.shared, rival)
-    return tuple(first.values())
-
-
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
-    surely = history.surely_per_s(trial)
-    measured = trial.measurement
+    surely, measured = history.surely_per_s(trial), trial.measurement
     others = max(measured.others.values(), default=0.0)
     return Rival(
         trial.number, surely, measured.shared, history.length(trial), curve, measured.origin, others=others
@@ -159,8 +152,7 @@ def _too_slow(running: Measurement, threshold: Threshold, samples: int, settings
         if slower and not rival.curve:
             return _stopped(StoppedFor.SLOW, slower)
         if slower and _is_out_of_reach(running.curve, rival.curve, 1.0, threshold):
-            reason = f"{slower}, and its quality is out of reach"
-            return _stopped(StoppedFor.DOMINATED, reason)
+            return _stopped(StoppedFor.DOMINATED, f"{slower}, and its quality is out of reach")
     return None
 
 
@@ -187,7 +179,12 @@ def _most_per_s(throughput: Throughput | None) -> float | None:
 def _too_poor(
     running: Measurement, at_equal_shares: Sequence[Evaluation], threshold: Threshold, samples: int
 ) -> Outcome | None:
-    more = _gain_of_longest(running, threshold, samples)
+    # The longest training that may still win takes as long as the rival's, or is as long as the baseline's.
+    most, rival = _most_per_s(running.throughput), next(iter(_like(running, threshold)), None)
+    longest_samples = float(threshold.samples)
+    if most is not None and rival is not None:
+        longest_samples = most * threshold.moved * rival.samples / rival.samples_per_s
+    more = threshold.rate * math.log(max(1.0, longest_samples / samples))  # quality that it would gain
     longest = tuple(replace(point, quality=point.quality + more) for point in at_equal_shares)
     if not _is_out_of_reach(longest, threshold.curve, threshold.keep, threshold):
         return None
@@ -196,18 +193,6 @@ def _too_poor(
     after = f"after {running.curve[-1].samples:,} {threshold.metric.unit}"
     had = f"{'would have, as short, about' if more else 'had'} {baseline_quality:.4f} by then"
     return _stopped(StoppedFor.POOR, f"{threshold.metric.name} {quality:.4f} {after}; the baseline {had}")
-
-
-def _gain_of_longest(running: Measurement, threshold: Threshold, samples: int) -> float:
-    """Returns the quality that a trial of `samples` would gain by the longest training that may still win.
-
-    That one takes as long as the rival's; without a comparable rival, it is as long as the baseline's.
-    """
-    most, rival = _most_per_s(running.throughput), next(iter(_like(running, threshold)), None)
-    longest = float(threshold.samples)
-    if most is not None and rival is not None:
-        longest = most * threshold.moved * rival.samples / rival.samples_per_s
-    return threshold.rate * math.log(max(1.0, longest / samples))
 
 
 def _too_late(running: Measurement, threshold: Threshold) -> Outcome | None:
