@@ -40,8 +40,6 @@ from autotune.trials.setup import Setup
 _SILENT_S = 600.0  # limit for a supervisor, silent only while a workload starts or closes
 _LOW_ON_MEMORY = re.compile(r"running low on memory|OutOfMemoryError")
 _KILLED_BY_RAY = "Ray's memory monitor killed it: the machine was running out of memory"
-_LONG_S = 20.0  # for a trial to wait for a node
-_CLOSE_S = 75.0  # a trial may take a minute to close
 MOST_ABORTS = 3  # in a row, without a trial ending in between
 
 
@@ -78,17 +76,13 @@ class _Bridge:
         if not {trial.number for trial in self.search.running()} - self._waiting_s.keys():
             return True
         if self._closes_until_s is None:
-            self._closes_until_s = time.monotonic() + (_CLOSE_S if self._ask_to_close() else 0.0)
+            self._closes_until_s = time.monotonic()
+            with suppress(OSError):  # trials cannot see the file, so Tune ends them
+                self._setup.session.stop_file.touch()
+                self._closes_until_s += 75.0  # a trial may take a minute to close
+                press = "a second Ctrl-C" if self.search.is_interrupted else "Ctrl-C, pressed twice,"
+                self.search.say(f"running trials write their checkpoints; {press} does not wait for that")
         return time.monotonic() > self._closes_until_s
-
-    def _ask_to_close(self) -> bool:
-        try:
-            self._setup.session.stop_file.touch()
-        except OSError:  # trials cannot see it, so Tune ends them
-            return False
-        press = "a second Ctrl-C" if self.search.is_interrupted else "Ctrl-C, pressed twice,"
-        self.search.say(f"running trials write their checkpoints; {press} does not wait for that")
-        return True
 
     def suggest(self) -> dict[str, Any] | str | None:
         """Returns Tune's next trial, None to be asked later, or FINISHED if none will follow."""
@@ -99,15 +93,20 @@ class _Bridge:
             return None if self.search.running() else Searcher.FINISHED
         if self.places is not None:
             self._waiting_s[trial.number] = time.monotonic()
-        order = self._order(trial)
-        gpu = self._setup.options.gpus_per_trial
+        setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
+        if trial.kind is TrialKind.RACE:
+            members = [self.search.history.trial(number) for number in trial.race]
+            order: Order | RaceOrder = setup.race(trial, members)
+        else:
+            order = setup.order(trial)
+        gpu = setup.options.gpus_per_trial
         if trial.runs_alone:
             gpu = float(math.ceil(gpu))  # a share of a GPU could be given a neighbour
         return {
             "number": trial.number,
             "config": order.settings,
             "order": orders.ORDER.dump_python(order),
-            "preload": self._setup.workload.preload,
+            "preload": setup.workload.preload,
             "cpu": self.cpus,  # fixed, whatever its loaders need, so that any supervisor can take any trial
             "gpu": gpu,
             "nodes": self.places.cluster.names if self.places else {},
@@ -124,18 +123,12 @@ class _Bridge:
         """Updates the nodes of a cluster, and warns if a trial has waited long for a node."""
         if self.places is not None:
             self.places.look()
-        if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > _LONG_S:
+        if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > 20.0:
             self.search.say("a trial waits for a node: others use the CPUs or GPUs it needs", once="waits")
 
     def heard(self, number: int) -> None:
         """Notes that a node has begun to run the trial."""
         self._waiting_s.pop(number, None)
-
-    def _order(self, trial: Trial) -> Order | RaceOrder:
-        setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
-        if trial.kind is not TrialKind.RACE:
-            return setup.order(trial)
-        return setup.race(trial, [self.search.history.trial(number) for number in trial.race])
 
 
 class _StudySearcher(Searcher):
@@ -156,9 +149,6 @@ class _StudySearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """Does nothing: the study is the record."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Does nothing: a search is resumed from the study."""
 
 
 class _Recorder(tune.Callback):
@@ -325,12 +315,11 @@ def _after_abort(search: Search, error: Exception) -> None:
         last = search.last_report(trial.number)
         return last.telemetry.get("host_rss_bytes", 0.0) if last else 0.0
 
-    running = sorted(search.running(), key=memory_bytes, reverse=True)
-    for rank, trial in enumerate(running):
-        if rank == 0 and _LOW_ON_MEMORY.search(str(error)):
-            search.lose(trial.number, _KILLED_BY_RAY, out_of_memory=True)
-        else:
-            search.put_back(trial.number, _line(error))
+    running = sorted(search.running(), key=memory_bytes)
+    if running and _LOW_ON_MEMORY.search(str(error)):
+        search.lose(running.pop().number, _KILLED_BY_RAY, out_of_memory=True)
+    for trial in running:
+        search.put_back(trial.number, _line(error))
 
 
 def _line(error: BaseException) -> str:

@@ -18,12 +18,8 @@ from autotune.system.guardian import Guardian, StartError
 from autotune.system.telemetry import Hardware
 
 _CONNECT_S = 5.0
-_BEAT_S, _MOST_MISSED = 4.0, 3  # between two checks; failed checks in a row: the user hears of it within 30 s
-_LOOPBACK = "127.0.0.1"
 TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of the variable
 _MODE = "RAY_AUTH_MODE"
-_START = str(Path(__file__).with_name("own_ray.py"))
-_ROOM_BYTES = 2**20  # for Ray's first logs
 # Ray listens on loopback, and a lost GCS server stays lost. Work that the daemons do ten times a second by
 # default is useless to a search on one machine and takes time from trials, so it is made rare.
 _ALONE = {
@@ -41,8 +37,6 @@ _ALONE = {
     "RAY_enable_metrics_collection": "0",
     "RAY_event_stats": "0",
 }
-_OBJECT_STORE_BYTES = 128 * 2**20  # only small reports pass through it
-
 # Makes Ray silent, and keeps it from killing trials by its own judgement.
 _ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -79,22 +73,21 @@ def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator
         raise InputError(f"--address {address}: no Ray cluster answers there: {message}") from None
     ended = threading.Event()
     if lost is not None:
-        threading.Thread(target=_watch, args=(address, lost, ended), name="cluster", daemon=True).start()
+
+        def watch() -> None:
+            is_alive, missed = ray_internals.heartbeat(), 0
+            while missed < 3:  # failed checks in a row: the user hears of it within 30 s
+                if ended.wait(4.0):
+                    return
+                missed = 0 if is_alive() else missed + 1
+            lost(f"the Ray cluster at {address} does not answer any more")
+
+        threading.Thread(target=watch, name="cluster", daemon=True).start()
     try:
         yield
     finally:
         ended.set()
         ray.shutdown()
-
-
-def _watch(address: str, lost: Callable[[str], None], ended: threading.Event) -> None:
-    """Calls `lost` once the cluster has not answered a few times in a row."""
-    is_alive, missed = ray_internals.heartbeat(), 0
-    while missed < _MOST_MISSED:
-        if ended.wait(_BEAT_S):
-            return
-        missed = 0 if is_alive() else missed + 1
-    lost(f"the Ray cluster at {address} does not answer any more")
 
 
 def token_warning(address: str) -> list[str]:
@@ -119,8 +112,10 @@ def private_cluster(hardware: Hardware, guardian: Guardian, lost: Callable[[str]
     """
     _silence()
     directory = guardian.directory / "ray"  # world-readable by Ray; its parent stays private
-    amounts = hardware.cpus, len(hardware.gpus), _OBJECT_STORE_BYTES
-    start = [sys.executable, "-P", _START, str(directory), *map(str, amounts)]
+    store_bytes = 128 * 2**20  # only small reports pass through Ray's object store
+    script = Path(__file__).with_name("own_ray.py")
+    arguments = map(str, (script, directory, hardware.cpus, len(hardware.gpus), store_bytes))
+    start = [sys.executable, "-P", *arguments]
     try:
         token = {_MODE: "token", TOKEN: secrets.token_hex(32)}
         with guardian.running(start, os.environ | _ALONE | token, lambda: lost("Ray died")):
@@ -128,7 +123,7 @@ def private_cluster(hardware: Hardware, guardian: Guardian, lost: Callable[[str]
             ray_internals.stay_on_loopback()
             with _token_in_environment(token):
                 ray.init(
-                    address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address=_LOOPBACK
+                    address, log_to_driver=False, logging_level=logging.CRITICAL, _node_ip_address="127.0.0.1"
                 )
             ray_internals.silence()
             try:
@@ -136,21 +131,16 @@ def private_cluster(hardware: Hardware, guardian: Guardian, lost: Callable[[str]
             finally:
                 ray.shutdown()
     except StartError as error:
-        _require_room(guardian.directory)
+        probe = guardian.directory / "room"
+        try:
+            probe.write_bytes(bytes(2**20))  # without room for its first logs, Ray waits forever
+        except OSError as full:
+            where = f"TMPDIR: {guardian.directory.parent}: cannot be written: {full.strerror}"
+            raise InputError(f"{where}; nothing is lost. Make room there, and resume the session") from None
+        finally:
+            probe.unlink(missing_ok=True)
         lost(f"Ray does not start: {error}")
         raise SearchAborted(f"Ray does not start: {error}") from None
-
-
-def _require_room(directory: Path) -> None:
-    """Raises InputError if `directory` has no room for Ray's files, for which Ray would wait forever."""
-    probe = directory / "room"
-    try:
-        probe.write_bytes(bytes(_ROOM_BYTES))
-    except OSError as error:
-        where = f"TMPDIR: {directory.parent}: cannot be written: {error.strerror}"
-        raise InputError(f"{where}; nothing is lost. Make room there, and resume the session") from None
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Asks the nodes of a Ray cluster what they are, and whether they can run the trials of a session."""
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,38 +33,34 @@ def survey(
 ) -> tuple[Cluster, Hardware, list[str]]:
     """Returns the cluster at `address`, the hardware of the nodes to use, and notes for the user.
 
-    Those nodes are all of one kind, see `node_kinds.choose`. Raises InputError if there are none.
+    Those nodes are all of one kind, see `node_kinds.choose`. Their hardware has the CPUs and memory of the
+    smallest, and all GPUs. Raises InputError if there are none.
     """
     with engine_cluster.connect(address):
         asked = {_ask(node, partial(on_node.describe, on_gpu=on_gpu)): node for node in _alive().values()}
         ray.wait([*asked], num_returns=len(asked), timeout=_ANSWER_S)
         found = [_described(node, answer) for answer, node in asked.items()]
         cluster = node_kinds.choose([node for node, _ in found], device_type, kind)
-        hardware = [its for node, its in found if its is not None and node.id in cluster.names]
-        notes = [*engine_cluster.token_warning(address), *cluster.choice]
-        return cluster, _together(hardware), notes
-
-
-def _together(each: Sequence[Hardware]) -> Hardware:
-    """Returns the hardware of nodes of one kind: the CPUs and memory of the smallest, and all GPUs."""
-    return replace(
-        each[0],
-        cpus=min(one.cpus for one in each),
-        host_memory_bytes=min(one.host_memory_bytes for one in each),
-        gpus=tuple(gpu for one in each for gpu in one.gpus),
-        refused=tuple(device for one in each for device in one.refused),
-        nodes=len(each),
-    )
+        each = [its for node, its in found if its is not None and node.id in cluster.names]
+        hardware = replace(
+            each[0],
+            cpus=min(one.cpus for one in each),
+            host_memory_bytes=min(one.host_memory_bytes for one in each),
+            gpus=tuple(gpu for one in each for gpu in one.gpus),
+            refused=tuple(device for one in each for device in one.refused),
+            nodes=len(each),
+        )
+        return cluster, hardware, [*engine_cluster.token_warning(address), *cluster.choice]
 
 
 def _alive() -> dict[str, ClusterNode]:
+    alive = {}
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return {node["NodeID"]: _named(node) for node in found if node["Alive"]}
-
-
-def _named(node: Mapping[str, Any]) -> ClusterNode:
-    cpus, gpus = (int(node["Resources"].get(what, 0)) for what in ("CPU", "GPU"))
-    return ClusterNode(node["NodeID"], node["NodeName"], cpus=cpus, gpus=gpus)
+    for node in found:
+        if node["Alive"]:
+            cpus, gpus = (int(node["Resources"].get(what, 0)) for what in ("CPU", "GPU"))
+            alive[node["NodeID"]] = ClusterNode(node["NodeID"], node["NodeName"], cpus=cpus, gpus=gpus)
+    return alive
 
 
 def is_gone(name: str) -> bool:
@@ -104,10 +99,6 @@ def _described(node: ClusterNode, answer: ObjectRef[Any]) -> tuple[ClusterNode, 
     fault = "" if node.cpus else "Ray has no CPU there"
     described = replace(node, kind=kind, gpus=len(found.gpus), fault=fault)
     return described, replace(found, cpus=min(found.cpus, node.cpus))
-
-
-def _change(node: ClusterNode) -> str:
-    return f"node {node.name} " + (f"left out: {node.fault}" if node.fault else "takes part from now on")
 
 
 class Places:
@@ -150,7 +141,10 @@ class Places:
         self._looked_s = time.monotonic()
         before, alive = self.cluster, _alive()
         known = {node.id: node for node in before.nodes}
-        for answer in self._answers():
+        late_s = time.monotonic() - _ANSWER_S
+        late = {answer for answer, (_, _, asked_s) in self._asked.items() if asked_s < late_s}
+        ready = ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[0] if self._asked else []
+        for answer in late.union(ready):
             self._take(answer)
         for node in self.cluster.nodes:
             if node.id not in alive:
@@ -160,7 +154,11 @@ class Places:
         if self.cluster != before:
             self._session.write_cluster(self.cluster)
         changed = [node for node in self.cluster.nodes if node != known.get(node.id)]
-        return [_change(node) for node in changed if node.fault != _CHECKED]
+        return [
+            f"node {node.name} " + (f"left out: {node.fault}" if node.fault else "takes part from now on")
+            for node in changed
+            if node.fault != _CHECKED
+        ]
 
     def _set(self, node: ClusterNode, fault: str) -> None:
         self.cluster = self.cluster.having(replace(node, fault=fault))
@@ -168,13 +166,6 @@ class Places:
     def _put(self, node: ClusterNode, question: Question) -> None:
         self._set(node, _CHECKED)
         self._asked[_ask(node, question)] = node, question, time.monotonic()
-
-    def _answers(self) -> list[ObjectRef[Any]]:
-        """Returns the answers that have come or timed out."""
-        late_s = time.monotonic() - _ANSWER_S
-        late = [answer for answer, (_, _, asked_s) in self._asked.items() if asked_s < late_s]
-        ready = ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[0] if self._asked else []
-        return [*{*late, *ready}]
 
     def _take(self, answer: ObjectRef[Any]) -> None:
         node, question, _ = self._asked.pop(answer)

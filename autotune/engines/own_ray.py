@@ -21,7 +21,6 @@ _PORTS = (
     "dashboard_agent_listen_port",
     "runtime_env_agent_port",
 )
-_LOOK_S = 1.0
 
 
 def start(directory: str, cpus: str, gpus: str, object_store_bytes: str) -> None:
@@ -62,7 +61,7 @@ def stand_in(session: Path, node: str) -> None:
         temporary.write_text("-1", encoding="ascii")
         temporary.replace(file)
     while os.getppid() == raylet:
-        time.sleep(_LOOK_S)
+        time.sleep(1.0)
 
 
 if __name__ == "__main__":

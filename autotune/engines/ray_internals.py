@@ -27,9 +27,6 @@ from ray.tune.execution import class_cache, tune_controller
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-_ANSWER_S = 3.0  # a head node that takes longer counts as silent
-_LOOK_S = 0.5  # for what comes without an event, such as the end of the search
-
 
 class TrialFailedError(Exception):
     """Reports a failed trial to Ray only: the search knows already, and the supervisor is fine."""
@@ -70,7 +67,7 @@ def heartbeat() -> Callable[[], bool]:
 
     def is_alive() -> bool:
         try:
-            return bool(client.check_alive([node], timeout=_ANSWER_S)[0])
+            return bool(client.check_alive([node], timeout=3.0)[0])
         except RayError:
             return False
 
@@ -89,20 +86,16 @@ def silence() -> None:
 
 
 def change_tune() -> None:
-    """Patches Ray Tune in this process; further calls change nothing."""
-    _forward_nothing()
-    ray_run.TuneController = _Controller  # type: ignore[attr-defined]
-    tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
+    """Patches Ray Tune in this process; further calls change nothing.
 
-
-def _forward_nothing() -> None:
-    """Keeps Tune from passing environment variables to its actors through Ray, which logs them with all keys.
-
-    On this machine actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates
-    no runtime environment, which would cost another start of Python.
+    Tune passes no environment variables to its actors: Ray would log them with all keys. On this machine
+    actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates no runtime
+    environment, which would cost another start of Python.
     """
     class_cache.DEFAULT_ENV_VARS.clear()
     class_cache.ENV_VARS_TO_PROPAGATE.clear()
+    ray_run.TuneController = _Controller  # type: ignore[attr-defined]
+    tune_controller.RayActorManager = _Patient  # type: ignore[attr-defined]
 
 
 def supervisor_of(trial: Trial) -> ActorHandle[Any] | None:
@@ -135,4 +128,5 @@ class _Patient(RayActorManager):
     """Waits for events; Tune's manager would poll ten times a second, which takes time from the trials."""
 
     def next(self, timeout: float | None = None) -> bool:
-        return super().next(None if timeout is None else max(timeout, _LOOK_S))
+        # Limited for what comes without an event, such as the end of the search.
+        return super().next(None if timeout is None else max(timeout, 0.5))

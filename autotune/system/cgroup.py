@@ -12,8 +12,6 @@ from autotune.system import guardian
 _ROOT = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _COUNT = itertools.count()
-_END_S = 2.0  # limit for killing the processes of a trial's group
-_NO_LIMIT_BYTES = 2**60  # without a limit, v1 has the largest number of whole pages; v2 has "max"
 
 
 @dataclass(frozen=True)
@@ -23,10 +21,21 @@ class GroupMemory:
     limit_bytes: int
     used_bytes: int
 
+    @property
+    def used_share(self) -> float:
+        return self.used_bytes / self.limit_bytes
+
 
 def cpu_quota() -> float | None:
     """Returns the tightest CPU quota in CPUs, None if there is no quota."""
-    quotas = [q for group in _groups("cpu") if (q := _quota(group))]
+    quotas = []
+    for group in _groups("cpu"):
+        text = _read(group / "cpu.max")
+        if not text:
+            text = f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
+        match text.split():
+            case [quota, period] if quota.isdigit() and int(quota):  # "max" in v2, -1 in v1: no quota
+                quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 
 
@@ -54,26 +63,17 @@ def group_for_trials() -> Path | None:
     one above, unless a trial would escape a limit by moving there.
     """
     for group in _groups("memory"):
-        if _can_hold_groups(group):
+        is_ours = os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
+        if is_ours and (not is_v2(group) or "memory" in _read(group / "cgroup.subtree_control").split()):
             return group
-        if not is_v2(group) or _limits(group):
+        limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
+        if not is_v2(group) or any(limit and limit.split()[0] != "max" for limit in limits):
             return None
     return None
 
 
 def is_v2(group: Path) -> bool:
     return (group / "cgroup.controllers").exists()
-
-
-def _can_hold_groups(group: Path) -> bool:
-    is_ours = os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
-    return is_ours and (not is_v2(group) or "memory" in _read(group / "cgroup.subtree_control").split())
-
-
-def _limits(group: Path) -> bool:
-    """Returns True if a v2 group has a limit of its own."""
-    limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
-    return any(limit and limit.split()[0] != "max" for limit in limits)
 
 
 def kills(group: Path, *, below: bool = True) -> int:
@@ -94,16 +94,6 @@ def _groups(controller: str) -> Iterator[Path]:
         yield from (g for g in (group, *group.parents) if g.is_relative_to(top) and g.is_dir())
 
 
-def _quota(group: Path) -> float | None:
-    text = _read(group / "cpu.max")
-    if not text:
-        text = f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
-    match text.split():
-        case [quota, period] if quota.isdigit():  # "max" in v2 and -1 in v1 mean no quota
-            return int(quota) / int(period)
-    return None
-
-
 def memory_of(group: Path) -> GroupMemory | None:
     """Returns the memory limit of a group and its use, None if it has no limit."""
     limit_bytes = _limit_bytes(group)
@@ -117,7 +107,8 @@ def memory_of(group: Path) -> GroupMemory | None:
 
 def _limit_bytes(group: Path) -> int | None:
     limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
-    return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT_BYTES else None
+    # Without a limit, v1 has the largest number of whole pages, and v2 has "max".
+    return int(limit) if limit.isdigit() and int(limit) < 2**60 else None
 
 
 def _figures(file: Path) -> dict[str, int]:
@@ -180,5 +171,5 @@ class MemoryGroup:
 
     def end(self) -> None:
         """Kills the processes of the group and removes it."""
-        guardian.end_all(self.pids, _END_S)
+        guardian.end_all(self.pids, timeout_s=2.0)
         guardian.remove_group(self.directory)

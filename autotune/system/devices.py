@@ -20,14 +20,10 @@ import pynvml
 from autotune.system import nvml
 from autotune.system.nvml import Gpu
 
-_EXCLUSIVE = {pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS}
 _NO_DEVICE = {"", "-1", "NoDevFiles"}  # values of CUDA_VISIBLE_DEVICES for no device; the last is Slurm's
 
 _ANSWER_S = 20.0  # a driver that takes longer hangs, as it does after some faults of a GPU
 _ASK = "import os; from autotune.system import devices; devices.list_visible(os.environ.get(devices.VISIBLE))"
-_MPS = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"  # noqa: S108 - NVIDIA's default, read only
-# The share of an integrated GPU's memory that processes on the CPUs will need: they have the same memory.
-_HOST_SHARE = 1 / 8
 _abandoned: list[subprocess.Popen[str]] = []  # kept, because collecting one that still runs is a warning
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -139,7 +135,12 @@ def _select(names: str, every: Sequence[_OpenDevice]) -> Iterator[_OpenDevice]:
 def _find(entry: str, every: Sequence[_OpenDevice]) -> _OpenDevice | None:
     """Returns the device that `entry` names by number, UUID or a unique prefix of a UUID."""
     if entry.startswith("MIG-"):
-        return _slice_of(entry)
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByUUID(entry)
+            parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+        except pynvml.NVMLError as error:
+            return _OpenDevice(entry, refused=str(error))
+        return _OpenDevice(entry, handle, entry, parent=parent)
     if entry.isdecimal():
         matches = every[int(entry) :][:1]
     else:
@@ -181,25 +182,13 @@ def _usable_parts(device: _OpenDevice) -> list[_OpenDevice]:
         return [device]
     if not _query(pynvml.nvmlDeviceGetMigMode, device.handle, (0, 0))[0]:
         return [device]
-    refused = "it is in MIG mode, without a slice"
-    return list(_slices(device)) or [replace(device, handle=None, refused=refused)]
-
-
-def _slices(device: _OpenDevice) -> Iterator[_OpenDevice]:
+    slices = []
     for index in range(_query(pynvml.nvmlDeviceGetMaxMigDeviceCount, device.handle, 0)):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device.handle, index)
             uuid = str(pynvml.nvmlDeviceGetUUID(handle))
-            yield _OpenDevice(f"{device.label} MIG {index}", handle, uuid, parent=device.handle)
-
-
-def _slice_of(uuid: str) -> _OpenDevice:
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-    except pynvml.NVMLError as error:
-        return _OpenDevice(uuid, refused=str(error))
-    return _OpenDevice(uuid, handle, uuid, parent=parent)
+            slices.append(_OpenDevice(f"{device.label} MIG {index}", handle, uuid, parent=device.handle))
+    return slices or [replace(device, handle=None, refused="it is in MIG mode, without a slice")]
 
 
 def _describe(device: _OpenDevice) -> Device:
@@ -208,26 +197,26 @@ def _describe(device: _OpenDevice) -> Device:
     name, parent = None, device.handle if device.parent is None else device.parent
     try:
         name = str(pynvml.nvmlDeviceGetName(device.handle))
-        memory_bytes, used_bytes = _memory_bytes(device.handle)
+        try:
+            memory = pynvml.nvmlDeviceGetMemoryInfo(device.handle)
+            memory_bytes, used_bytes = int(memory.total), int(memory.used)
+        except pynvml.NVMLError_NotSupported:  # integrated: it has the host's memory, the CPUs need a share
+            host = psutil.virtual_memory()
+            memory_bytes = host.total
+            used_bytes = min(host.total, host.total - host.available + host.total // 8)
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(parent)
     except pynvml.NVMLError as error:
         return Device(device.label, device.uuid, name, refused=str(error))
-    is_exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in _EXCLUSIVE
+    is_exclusive = _query(pynvml.nvmlDeviceGetComputeMode, parent, None) in {
+        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD,
+        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
+    }
     # With NVIDIA's MPS, the one process on an exclusive GPU is its server.
-    exclusive = is_exclusive and not Path(os.environ.get(*_MPS), "control").exists()
+    mps = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))  # noqa: S108 - read only
+    exclusive = is_exclusive and not (mps / "control").exists()
     capability = int(major), int(minor)
     gpu = Gpu(name, memory_bytes, capability, device.uuid or "", exclusive, device.label, used_bytes)
     return Device(device.label, device.uuid, name, gpu)
-
-
-def _memory_bytes(handle: Any) -> tuple[int, int]:
-    """Returns total and used memory; for an integrated GPU, a share of the host's memory counts as used."""
-    try:
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        return int(memory.total), int(memory.used)
-    except pynvml.NVMLError_NotSupported:
-        host = psutil.virtual_memory()
-        return host.total, min(host.total, host.total - host.available + int(_HOST_SHARE * host.total))
 
 
 def used_bytes() -> int:

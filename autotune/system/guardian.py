@@ -22,17 +22,8 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, cast
 
-_PR_SET_CHILD_SUBREAPER = 36
 _READY, _FAILED, _END, _ENDED = "ready", "failed", "end", "ended"
-_LOOK_S = 0.1
-_WATCH_S = 0.5  # for watching Ray, because every look takes time from the trials
-_SETTLE_S = 2.0
-_KILLED_S = 0.01  # a killed process takes a moment to be gone
 _END_S = 10.0  # limit, because a process stuck in a driver or file system cannot be killed
-_LAST_WORDS = 500
-_TRIES, _BETWEEN_S = 40, 0.05  # a control group stays busy for a moment after its last process
-# Only names given by multiprocessing and torch: users may keep data of their own there.
-_SHARED_MEMORY = ("/dev/shm/psm_", "/dev/shm/torch_")  # noqa: S108 - looked for, not made
 
 GROUP = "autotune-"  # prefix of the names of trials' control groups, before the ID of their maker
 
@@ -87,7 +78,7 @@ class Guardian:
             yield
         except Exception:
             if watching.ident is not None:
-                watching.join(_SETTLE_S)  # the error may arrive before the report of the daemon's death
+                watching.join(2.0)  # the error may arrive before the report of the daemon's death
             raise
         finally:
             leaving.set()
@@ -104,7 +95,7 @@ class Guardian:
     def _await_start(self) -> None:
         answer, _, error = self._words.readline().strip().partition(" ")
         if answer != _READY:
-            raise StartError(json.loads(error)[:_LAST_WORDS] if error else "it was killed")
+            raise StartError(json.loads(error)[:500] if error else "it was killed")
 
     def close(self) -> None:
         """Waits until all processes below the guardian and its directory are gone."""
@@ -140,7 +131,7 @@ def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> N
         for pid in pids:
             with suppress(OSError):  # it has ended, or is another user's
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(_KILLED_S)
+        time.sleep(0.01)  # a killed process takes a moment to be gone
     remove_shared_memory(shared)
 
 
@@ -160,7 +151,9 @@ def shared_memory(pids: Iterable[int]) -> set[str]:
         with suppress(OSError):
             maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
             fields = (line.split(maxsplit=5) for line in maps.splitlines() if "/dev/shm/" in line)  # noqa: S108
-            files |= {name for *_, name in fields if name.startswith(_SHARED_MEMORY)}
+            # Only names given by multiprocessing and torch: users may keep data of their own there.
+            prefixes = ("/dev/shm/psm_", "/dev/shm/torch_")  # noqa: S108 - looked for, not made
+            files |= {name for *_, name in fields if name.startswith(prefixes)}
     return {name for name in files if not name.endswith(" (deleted)")}
 
 
@@ -172,7 +165,7 @@ def remove_shared_memory(files: Collection[str]) -> None:
 
 
 def _adopt_orphans() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
 def descendants(ancestors: Collection[int]) -> set[int]:
@@ -196,16 +189,6 @@ def _stat(process: Path) -> list[str]:
     return []
 
 
-def _serve(directory: Path, orders: FileIO) -> None:
-    """Starts daemons as the driver orders, until the driver or one of the daemons ends."""
-    while line := orders.readline():
-        start, environment = json.loads(line)
-        if not _run(directory, start, environment, orders):
-            return
-        end_descendants(3600.0)
-        print(_ENDED, flush=True)
-
-
 def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], orders: FileIO) -> bool:
     """Starts the daemons and reports that; returns True if the driver asked for their end."""
     log = directory / "start.log"
@@ -214,7 +197,7 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
             start, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     while starting.poll() is None:
-        if _is_readable(orders, _LOOK_S):
+        if _is_readable(orders, 0.1):
             return bool(orders.readline())
     daemons = set[int]()
     if starting.returncode:
@@ -223,7 +206,7 @@ def _run(directory: Path, start: Sequence[str], environment: Mapping[str, str], 
     else:
         daemons = {pid for pid, parent in _parents().items() if parent == os.getpid()}
         print(_READY, flush=True)
-    while not _is_readable(orders, _WATCH_S):
+    while not _is_readable(orders, 0.5):  # not more often: every look takes time from the trials
         if daemons & _reap():
             return False
     return bool(orders.readline())
@@ -247,12 +230,12 @@ def remove_groups(place: Path) -> None:
 
 def remove_group(group: Path) -> None:
     """Removes `group`, unless a process is in it."""
-    for _ in range(_TRIES):
+    for _ in range(40):  # it stays busy for a moment after its last process
         with suppress(OSError):
             group.rmdir()
         if not group.exists() or processes_in(group):
             return
-        time.sleep(_BETWEEN_S)
+        time.sleep(0.05)
 
 
 def processes_in(group: Path) -> list[int]:
@@ -275,7 +258,12 @@ def main(directory: str, groups: str | None = None) -> None:
     try:
         # Unbuffered, because select does not see what is in a buffer.
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as orders:
-            _serve(Path(directory), orders)
+            while line := orders.readline():
+                start, environment = json.loads(line)
+                if not _run(Path(directory), start, environment, orders):
+                    break  # the driver or one of the daemons has ended
+                end_descendants(3600.0)
+                print(_ENDED, flush=True)
     finally:
         end_descendants(3600.0)
         _clear(Path(directory), Path(groups) if groups else None)

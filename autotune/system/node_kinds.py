@@ -96,7 +96,7 @@ def trials_on_gpus(node: ClusterNode, gpus: float) -> int:
 def choose(
     nodes: Sequence[ClusterNode], device_type: str | None = None, kind: NodeKind | None = None
 ) -> Cluster:
-    """Returns a cluster that uses one kind of these nodes: `kind`, or else the largest.
+    """Returns a cluster that uses one kind of these nodes: `kind`, or else the one of most GPUs, then CPUs.
 
     `device_type` is a part of the device's name. Raises InputError if no node can be used.
     """
@@ -105,15 +105,14 @@ def choose(
     if able and not asked:
         devices = ", ".join(sorted({node.kind.device for node in able}))
         raise InputError(f"--device-type: must be a part of one of these: {devices}, got {device_type!r}")
-    used = kind or max((node.kind for node in asked), key=lambda one: _size(one, asked), default=NodeKind())
+
+    def size(kind: NodeKind) -> tuple[float, ...]:
+        alike = [node for node in asked if not node.kind.difference(kind)]
+        return sum(node.gpus for node in alike), sum(node.cpus for node in alike), -sum(kind.probe_s)
+
+    used = kind or max((node.kind for node in asked), key=size, default=NodeKind())
     cluster = Cluster(used, tuple(replace(n, fault=n.fault or n.kind.difference(used)) for n in nodes))
     if not cluster.used:
         of = f" of the session's kind ({kind})" if kind else ""
         raise InputError(f"the cluster has no node{of} that can be used: {'; '.join(cluster.faults)}")
     return cluster
-
-
-def _size(kind: NodeKind, nodes: Sequence[ClusterNode]) -> tuple[float, ...]:
-    """Returns the size of a kind among `nodes`: its GPUs, its CPUs, and then its speed."""
-    alike = [node for node in nodes if not node.kind.difference(kind)]
-    return sum(node.gpus for node in alike), sum(node.cpus for node in alike), -sum(kind.probe_s)

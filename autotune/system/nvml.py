@@ -17,7 +17,6 @@ _OF_ONE = re.compile(r"^gpu_(\d+)_")
 # Errors if there is no driver, as opposed to a faulty one, such as one replaced while running.
 NO_DRIVER = (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
 _NODES = ("/dev/nvidiactl", "/dev/dxg")  # the latter exists under WSL, for GPUs of any vendor
-
 # Slowdowns that need attention. A software power cap is not one: it is normal under load.
 _THROTTLED = (
     pynvml.nvmlClocksEventReasonSwThermalSlowdown

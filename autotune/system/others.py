@@ -11,13 +11,10 @@ import psutil
 
 from autotune.system import guardian
 
-_STAT = Path("/proc/stat")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Columns of a CPU in /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal. Guest
 # time follows, which user and nice already include.
 _BUSY, _ALL = (0, 1, 2, 5, 6, 7), range(8)
-# Largest disagreement of the clocks in a sample: they are read one by one, and CPU clocks tick coarsely.
-_CLOCKS_APART_S = 2.0
 
 
 class CpuTime(NamedTuple):
@@ -76,13 +73,21 @@ class Others:
             return {}
         cpus = os.sched_getaffinity(0)
         before = self._before
-        busy_s, all_s = busy_seconds(_STAT.read_text(encoding="ascii"), cpus)
-        self._before = _Reading(time.monotonic(), busy_s, all_s, _clocks(self._top))
+        busy_s, all_s = busy_seconds(Path("/proc/stat").read_text(encoding="ascii"), cpus)
+        clocks = {}
+        with suppress(psutil.Error):
+            for process in (self._top, *self._top.children(recursive=True)):
+                with suppress(psutil.Error):
+                    times = process.cpu_times()
+                    reaped_s = times.children_user + times.children_system
+                    clocks[process] = CpuTime(times.user + times.system, reaped_s)
+        self._before = _Reading(time.monotonic(), busy_s, all_s, clocks)
         if before is None or self._before.all_s <= before.all_s:  # clocks may stand still in a sandbox
             return {}
         spent_s = search_spent_s(before.clocks, self._before.clocks)
         left_s = self._before.busy_s - before.busy_s - spent_s - self._ahead_s
-        self._ahead_s = min(_CLOCKS_APART_S, max(0.0, -left_s))
+        # They disagree by two seconds at most: they are read one by one, and CPU clocks tick coarsely.
+        self._ahead_s = min(2.0, max(0.0, -left_s))
         seconds = self._before.at_s - before.at_s
         return {"others_cpu_percent": 100 * max(0.0, left_s) / seconds, "allowed_cpus": float(len(cpus))}
 
@@ -96,18 +101,6 @@ def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
             busy += sum(int(ticks[column]) for column in _BUSY)
             total += sum(int(ticks[column]) for column in _ALL)
     return busy / _TICKS_PER_S, total / _TICKS_PER_S
-
-
-def _clocks(top: psutil.Process) -> dict[psutil.Process, CpuTime]:
-    """Returns the clocks of `top` and its descendants, if they can be read."""
-    clocks = {}
-    with suppress(psutil.Error):
-        for process in (top, *top.children(recursive=True)):
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                reaped_s = times.children_user + times.children_system
-                clocks[process] = CpuTime(times.user + times.system, reaped_s)
-    return clocks
 
 
 def search_spent_s(before: Clocks, now: Clocks) -> float:

@@ -12,6 +12,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from autotune.system import cgroup
 from autotune.system.guardian import Guardian, descendants, end_all, remove_groups
 
 _PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
-_LONGEST = 36  # bytes: a socket's path has at most 107, of which Ray uses 64 and a directory of its own
 _FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
 _VARIABLE = "TMPDIR"
 
@@ -36,7 +36,11 @@ def private() -> Iterator[Guardian]:
     end_orphans()
     config: Any = vars(multiprocessing.current_process())["_config"]  # there is no public way
     before, before_of_processes = os.environ.get(_VARIABLE), config.get("tempdir")
-    directory, lock = _make()
+    usual = Path(tempfile.gettempdir())
+    locked = _make_in(usual) or _make_in(_FALLBACK)
+    if locked is None:
+        raise InputError(f"TMPDIR: must be on a file system that locks directories; flock fails in {usual}")
+    directory, lock = locked
     guardian = Guardian(directory, cgroup.group_for_trials(), [lock])
     _use(str(directory))
     config["tempdir"] = str(directory)  # one that multiprocessing makes, it would look for at exit
@@ -67,22 +71,17 @@ def _use(directory: str | None) -> None:
     tempfile.tempdir = None  # clears Python's cached value
 
 
-def _make() -> tuple[Path, int]:
-    """Creates a directory and locks it until this process ends; raises InputError if it cannot."""
-    usual = Path(tempfile.gettempdir())
-    for base in (usual, _FALLBACK):
-        if locked := _make_in(base):
-            return locked
-    raise InputError(f"TMPDIR: must be on a file system that locks directories; flock fails in {usual}")
-
-
 def _make_in(base: Path) -> tuple[Path, int] | None:
-    """Makes the directory in `base`; None if its path is too long for sockets or cannot be locked."""
+    """Makes the directory in `base`, locked until this process ends.
+
+    Returns None if its path is too long for sockets, or if it cannot be locked.
+    """
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
     with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if len(os.fsencode(directory)) <= _LONGEST and directory.exists():
+        # A socket's path has at most 107 bytes, of which Ray uses 64 and a directory of its own.
+        if len(os.fsencode(directory)) <= 36 and directory.exists():
             return directory, lock
     os.close(lock)
     if not directory.exists():  # another process removed it as an orphan before it was locked
@@ -96,27 +95,24 @@ def end_orphans() -> None:
     for base in {Path(tempfile.gettempdir()), _FALLBACK}:
         for directory in base.glob(f"{_PREFIX}*"):
             with suppress(OSError):  # another user's, or in use
-                _end_orphan(directory)
+                if directory.lstat().st_uid != os.getuid():
+                    continue
+                with _lock_abandoned(directory):
+                    end_all(partial(_family, directory))
+                    shutil.rmtree(directory, ignore_errors=True)
+                    if groups := cgroup.group_for_trials():
+                        remove_groups(groups)
 
 
-def _end_orphan(directory: Path) -> None:
-    """Ends the processes of `directory` and removes it; raises OSError if it is in use or inaccessible."""
-    if directory.lstat().st_uid != os.getuid():
-        return
-    with _lock_abandoned(directory):
-        end_all(lambda: descendants(_processes(directory)))
-        shutil.rmtree(directory, ignore_errors=True)
-        if groups := cgroup.group_for_trials():
-            remove_groups(groups)
+def _family(directory: Path) -> set[int]:
+    """Returns the other processes that use a scratch directory, and all below them."""
+    processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
+    pids = {int(process.name) for process in processes if _uses(process, directory)}
+    return descendants(pids - {os.getpid()})
 
 
-def _processes(directory: Path) -> set[int]:
-    """Returns the processes with this TMPDIR or output in it: some processes of Ray lose the variable."""
-    numbers = {int(process.name) for process in Path("/proc").iterdir() if process.name.isdecimal()}
-    return {pid for pid in numbers - {os.getpid()} if _belongs_to(Path("/proc", str(pid)), directory)}
-
-
-def _belongs_to(process: Path, directory: Path) -> bool:
+def _uses(process: Path, directory: Path) -> bool:
+    """Returns True if a process has this TMPDIR, or output there: some processes of Ray lose the variable."""
     with suppress(OSError):  # another user's, or ended
         if f"{_VARIABLE}={directory}".encode() in (process / "environ").read_bytes().split(b"\0"):
             return True

@@ -6,7 +6,7 @@ import platform
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import psutil
 
 from autotune.core import units
 from autotune.system import cgroup, devices, nvml
+from autotune.system.cgroup import GroupMemory
 from autotune.system.devices import Device
 from autotune.system.nvml import Gpu
 from autotune.system.others import Others
@@ -32,11 +33,6 @@ _PEAKS = {
     "gpu_energy_j",
 }
 _LOWS = {"host_memory_free_bytes", "gpu_memory_free_bytes"}  # summarised by their minimum
-_SHELL_BYTES = 2**20  # more than the guard of a trial's process group takes, which is a child too
-_JOIN_S = 5.0
-# A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial: up to a
-# quarter of the age, and to ten times the first interval.
-_SHARE_OF_AGE, _LONGEST = 0.25, 10.0
 
 
 def cpu_model() -> str:
@@ -138,7 +134,7 @@ class Telemetry:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(_JOIN_S)  # NVML can hang on a GPU that fell off the bus
+        self._thread.join(5.0)  # NVML can hang on a GPU that fell off the bus
 
     def latest(self) -> dict[str, float]:
         """Returns the newest sample, {} before the first."""
@@ -156,12 +152,12 @@ class Telemetry:
     def _run(self) -> None:
         try:
             with nvml.library() as is_available:
-                gpus = _Gpus(devices.handles(_visible()) if is_available else [])
-                self._sample_until_stopped(_Processes(self._pid), Others(self._search), gpus)
+                self._sample_until_stopped(devices.handles(_visible()) if is_available else [])
         except Exception:
             logger.exception("telemetry of process %d ended early; the trial continues", self._pid)
 
-    def _sample_until_stopped(self, processes: "_Processes", others: Others, gpus: "_Gpus") -> None:
+    def _sample_until_stopped(self, gpu_handles: Sequence[Any]) -> None:
+        processes, others, gpus = _Processes(self._pid), Others(self._search), _Gpus(gpu_handles)
         begun_s = before_s = time.monotonic()
         is_last = False
         while True:
@@ -178,8 +174,11 @@ class Telemetry:
 
 
 def pause_s(age_s: float, first_s: float) -> float:
-    """Returns the time to the next sample of a process of this age, given the first interval."""
-    return min(max(first_s, _SHARE_OF_AGE * age_s), _LONGEST * first_s)
+    """Returns the time to the next sample of a process of this age, given the first interval.
+
+    A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial.
+    """
+    return min(max(first_s, 0.25 * age_s), 10.0 * first_s)
 
 
 class _Series:
@@ -215,16 +214,20 @@ class _Processes:
 
     def sample(self, seconds: float, listed: Sequence[psutil.Process] = ()) -> dict[str, float]:
         """Returns the figures; descendants come from `listed` (parents first) if given, else from /proc."""
-        usage = _usage(_family(self._root, listed)) if self._root else {}
-        before, self._cpu_s = self._cpu_s, {process: cpu_s for process, (cpu_s, _) in usage.items()}
-        if not usage:
+        before, self._cpu_s, rss_bytes = self._cpu_s, {}, 0
+        for process in _family(self._root, listed) if self._root else ():
+            with suppress(psutil.Error):
+                times, held_bytes = process.cpu_times(), process.memory_info().rss
+                self._cpu_s[process] = times.user + times.system
+                rss_bytes += held_bytes
+        if not self._cpu_s:
             return {}
-        values = {"host_rss_bytes": float(sum(rss for _, rss in usage.values()))}
+        values = {"host_rss_bytes": float(rss_bytes)}
         # Not those just forked: before exec, a process still shows its parent's memory.
-        stayed = usage.keys() & (before or {}).keys() - {self._root}
+        stayed = self._cpu_s.keys() & (before or {}).keys() - {self._root}
         # What they share with no other, without mapped files, which can be reclaimed.
         children_bytes = sum(proc_bytes(process.pid, "smaps_rollup", "Private_Dirty") for process in stayed)
-        if children_bytes > _SHELL_BYTES:
+        if children_bytes > 2**20:  # the guard of a trial's process group, a child too, takes less
             values["children_uss_bytes"] = float(children_bytes)
         if before is not None and seconds > 0:
             # A process that is new was born in between, with its clock at 0.
@@ -246,15 +249,6 @@ def _family(root: psutil.Process, listed: Sequence[psutil.Process]) -> list[psut
     return list(family.values())
 
 
-def _usage(family: Iterable[psutil.Process]) -> dict[psutil.Process, tuple[float, int]]:
-    usage = {}
-    for process in family:
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            usage[process] = (times.user + times.system, process.memory_info().rss)
-    return usage
-
-
 def proc_bytes(pid: int, file: str, *names: str) -> int:
     """Returns the sum of the named kB figures in /proc/`pid`/`file`, in bytes; 0 if the process is gone."""
     with suppress(OSError):
@@ -263,22 +257,27 @@ def proc_bytes(pid: int, file: str, *names: str) -> int:
     return 0
 
 
+def machine_memory(container: Path | None) -> GroupMemory:
+    """Returns the memory of the machine and its use, or those of a container's group if it is fuller."""
+    machine = psutil.virtual_memory()
+    memory = GroupMemory(machine.total, machine.total - machine.available)
+    limited = None if container is None else cgroup.memory_of(container)
+    return limited if limited and limited.used_share > memory.used_share else memory
+
+
 def _machine() -> dict[str, float]:
-    memory, group = psutil.virtual_memory(), cgroup.memory()
-    used_bytes, limit_bytes = memory.total - memory.available, memory.total
-    if group and group.used_bytes / group.limit_bytes > used_bytes / limit_bytes:
-        used_bytes, limit_bytes = group.used_bytes, group.limit_bytes
+    memory = machine_memory(cgroup.tightest_group())
     return {
-        "host_memory_percent": 100 * used_bytes / limit_bytes,
-        "host_memory_used_bytes": float(used_bytes),
-        "host_memory_free_bytes": float(max(0, limit_bytes - used_bytes)),
+        "host_memory_percent": 100 * memory.used_share,
+        "host_memory_used_bytes": float(memory.used_bytes),
+        "host_memory_free_bytes": float(max(0, memory.limit_bytes - memory.used_bytes)),
     }
 
 
 class _Gpus:
     """The GPUs of some NVML handles, and their energy since the first sample."""
 
-    def __init__(self, handles: list[Any]) -> None:
+    def __init__(self, handles: Sequence[Any]) -> None:
         self._handles = handles
         self._before: list[dict[str, float]] | None = None
         self._energy_j: float | None = None

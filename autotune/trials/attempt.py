@@ -35,10 +35,7 @@ from autotune.trials.progress import Progress
 from autotune.trials.report import TrialReport
 from autotune.trials.thinning import Thinner
 
-_POLL_S = 1.0
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
-_RECORDS_PER_REPORT = 5
-_STEPS_APART_S = 1.0  # between kept steps of a whole training: 100,000 records a day, not millions
 _THRESHOLDS = JsonFile(Threshold)
 
 
@@ -50,7 +47,8 @@ class Attempt:
         self._place = order.place
         self._progress = Progress(order.metric, order.settings)
         self._begun_s = self._heard_s = time.monotonic()
-        self._thinner = Thinner(order.metric.name, _STEPS_APART_S if order.whole else 0.0)
+        # Of a whole training, a step a second is kept: 100,000 records a day, not millions.
+        self._thinner = Thinner(order.metric.name, every_s=1.0 if order.whole else 0.0)
         self._device = telemetry.device()
         self._outcome: Outcome | None = None
         self._note = ""  # a doubt about its records, for the user
@@ -58,25 +56,21 @@ class Attempt:
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
         with interrupted_by_the_disk(self._end):
-            self._start(server)
+            self._place.make()
+            if order.identity is not None:
+                identity.write_identity(self._place, order.identity)
+            self._begun_s -= seconds_of(self._count_each(read_records(self._place)))
+            self._records = open_lines(self._place.records_file)
+            self._outcome = self._conclusion()
+            if self._outcome is None:
+                mark = {"attempt": time.time(), "clock_s": time.monotonic()}
+                self._write(list(self._count_each([mark | ({"node": order.node} if order.node else {})])))
+                self._child = Child(order, server)
+                self._telemetry = Telemetry(self._child.pid, search=others.search_root())
+                self._telemetry.__enter__()
 
     def _end(self, outcome: Outcome) -> None:
         self._outcome = outcome
-
-    def _start(self, server: ForkServer) -> None:
-        self._place.make()
-        if self._order.identity is not None:
-            identity.write_identity(self._place, self._order.identity)
-        self._begun_s -= seconds_of(self._count_each(read_records(self._place)))
-        self._records = open_lines(self._place.records_file)
-        if (outcome := self._conclusion()) is not None:
-            self._outcome = outcome
-            return
-        mark = {"attempt": time.time(), "clock_s": time.monotonic()}
-        self._write(list(self._count_each([mark | ({"node": self._order.node} if self._order.node else {})])))
-        self._child = Child(self._order, server)
-        self._telemetry = Telemetry(self._child.pid, search=others.search_root())
-        self._telemetry.__enter__()
 
     def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yields the records and counts each, so that the records of weeks are never in memory together.
@@ -125,14 +119,20 @@ class Attempt:
     def _poll(self, timeout_s: float, records: list[dict[str, Any]]) -> None:
         """Adds the records of the next `timeout_s`, or until the trial ends, to `records`."""
         child, deadline = self._child, time.monotonic() + timeout_s
+        metric, most = self._order.metric, 0 if self._order.whole else self._order.ends.samples
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
             if (outcome := self._conclusion(child.verdict)) is not None:
                 child.stop(self._order.limits.closing_s)
                 self._outcome = outcome
-            elif overdue := self._overdue_fault():
+            elif most and self._progress.is_overdue(most):
                 child.stop(_BEATEN_GRACE_S)
-                self._outcome = failures.failure(Failure.ERROR, overdue)
+                samples = self._progress.measurement().samples
+                fault = (
+                    f"no record has {metric.name} after {samples:,} {metric.unit}; the workload must yield "
+                    f"one that has it by {most:,}, the {metric.unit} of a trial"
+                )
+                self._outcome = failures.failure(Failure.ERROR, fault)
 
     def _conclusion(self, verdict: Outcome | None = None) -> Outcome | None:
         """Returns the outcome if the trial has reached its end, or its workload has ended with `verdict`.
@@ -149,33 +149,22 @@ class Attempt:
             return concluded
         if why_not := self._progress.incompleteness(ends.samples if ends.planned else 0):
             return failures.failure(Failure.ERROR, why_not)
-        self._progress.end()
+        self._progress.ended = True
         return concluded
-
-    def _overdue_fault(self) -> str | None:
-        """Returns the fault of a trial that has run far beyond its end without an evaluation there."""
-        most, metric = self._order.ends.samples, self._order.metric
-        if self._order.whole or not most or not self._progress.is_overdue(most):
-            return None
-        samples = self._progress.measurement().samples
-        return (
-            f"no record has {metric.name} after {samples:,} {metric.unit}; the workload must yield one that "
-            f"has it by {most:,}, the {metric.unit} of a trial"
-        )
 
     def _end_if_beaten(self, measured: Measurement) -> None:
         file = self._order.threshold_file
         threshold = _THRESHOLDS.read(Path(file)) if file else None
         if threshold is None or self._child is None or self._order.identity is None:
             return
-        is_shared = self._order.number in threshold.shared
-        measured = replace(measured, curve=self._progress.curve, shared=is_shared)
-        plan = self._order.ends.samples or NEVER, self._order.identity.config
-        if stopping.verdict(measured, threshold, *plan) is None:
-            return
-        # Not earlier: summarising it takes time from the trial.
-        measured = replace(measured, telemetry=self._telemetry_summary())
-        if beaten := stopping.verdict(measured, threshold, *plan):
+        measured = replace(
+            measured,
+            curve=self._progress.curve,
+            shared=self._order.number in threshold.shared,
+            telemetry=self._telemetry_summary(),
+        )
+        samples = self._order.ends.samples or NEVER
+        if beaten := stopping.verdict(measured, threshold, samples, self._order.identity.config):
             self._child.stop(_BEATEN_GRACE_S)
             self._outcome = beaten
 
@@ -260,7 +249,7 @@ class Attempt:
 
 def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:
     """Returns every evaluation and at most five other records, evenly spaced, to keep a report small."""
-    stride = -(-len(records) // _RECORDS_PER_REPORT) or 1
+    stride = -(-len(records) // 5) or 1
     last = len(records) - 1
     return tuple(r for i, r in enumerate(records) if quality in r or (last - i) % stride == 0)
 
@@ -305,7 +294,7 @@ def reports(
     attempt = Attempt(order, server)
     try:
         while True:
-            report = attempt.step(_POLL_S, is_stopping)
+            report = attempt.step(1.0, is_stopping)
             yield report
             if report.outcome is not None:
                 return

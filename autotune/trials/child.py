@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 from pydantic import TypeAdapter
 
-from autotune.core import secrecy
+from autotune.core import secrecy, units
 from autotune.core.record_names import SUSPENDED
-from autotune.core.trial import Failure, Outcome, Status
+from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.trials import failures, family, runner
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import LOOK_S, GpuWatch, MemoryWatch
@@ -25,16 +25,7 @@ from autotune.trials.order import Order
 from autotune.trials.output import Messages, OutputLog
 
 _OUTCOME = TypeAdapter(Outcome)
-_STALL_STEPS = 10
-_STALL_GAPS = 3
-_STEPS_REMEMBERED = 100
-_STACK_S, _STACK_WAIT_S = 0.1, 1.0
 _LONG_S = 5.0  # a wait that outlasts its limit by this much may have been a suspension
-_COVERED = 0.9  # share of a suspension that the time before a record must cover
-_LAST_WORDS_BYTES = 65536
-# The pause between reads: waking up for every record would take time from the training. It grows with the
-# child's age, because a trial may be over in a second.
-_LONGEST_PAUSE_S, _PAUSE_SHARE = 0.4, 0.02
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class Child:
         self._asleep = (0.0, 0.0)  # begin and end of the last time that this process may have been suspended
         self._samples, self._is_evaluated = -1, False
         self._yielded_s: float | None = None
-        self._gaps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self._gaps_s: deque[float] = deque(maxlen=100)
         self._longest_gap_s = 0.0
         self._has_evaluated = False
         self._stopping = self._is_paused = False
@@ -94,7 +85,9 @@ class Child:
         return records
 
     def _listen(self, timeout_s: float) -> None:
-        pause_s = min(_LONGEST_PAUSE_S, _PAUSE_SHARE * (time.monotonic() - self._begun_s), timeout_s)
+        # Waking up for every record would take time from the training. The pause between reads grows with
+        # the child's age, because a trial may be over in a second.
+        pause_s = min(0.4, 0.02 * (time.monotonic() - self._begun_s), timeout_s)
         if self._stopping or not wait([self._process.sentinel], pause_s):
             readers = [reader for reader in (self._inbox, self._output) if not reader.ended]
             wait([*(reader.pipe for reader in readers), self._process.sentinel], timeout_s - pause_s)
@@ -115,7 +108,7 @@ class Child:
         It was not suspended if a record came meanwhile.
         """
         (begun_s, ended_s), since_s = self._asleep, self._yielded_s
-        if since_s is None or min(at_s, ended_s) - max(since_s, begun_s) <= _COVERED * (ended_s - begun_s):
+        if since_s is None or min(at_s, ended_s) - max(since_s, begun_s) <= 0.9 * (ended_s - begun_s):
             return 0.0
         self._asleep = (0.0, 0.0)
         self.suspended_s += ended_s - begun_s
@@ -174,7 +167,9 @@ class Child:
         if self.verdict is not None or not self._memory.look():
             return
         if held_bytes := self._memory.excess_bytes(self.pid):
-            self.verdict = failures.memory_limit_exceeded(held_bytes, self._order.limits.host_bytes or 0)
+            size, limit = map(units.format_bytes, (held_bytes, self._order.limits.host_bytes or 0))
+            fault = f"its processes held {size} together; its limit is {limit}"
+            self.verdict = failures.failure(Failure.OOM, fault, Shortage.MACHINE)
         elif self._memory.has_missed_a_kill():
             self.verdict = failures.killed_process("it went on without it")
         if self.verdict is not None:
@@ -187,7 +182,7 @@ class Child:
         self._output.finish()
         return failures.from_exit(
             code,
-            self._last_words(),
+            self._output.last_words.decode(errors="replace"),
             capped=self._order.limits.caps_process,
             kernel_killed=self._memory.kernel_killed(),
             counted_alone=self._memory.is_alone,
@@ -195,28 +190,21 @@ class Child:
             cap_share=self._cap_share,
         )
 
-    def _last_words(self) -> str:
-        """Returns the end of the log, without the output of earlier attempts."""
-        try:
-            with self._order.place.log.open("rb") as log:
-                size = log.seek(0, os.SEEK_END)
-                begin = self._output.begins_at
-                start = begin if begin <= size else 0  # the log was shortened
-                log.seek(max(start, size - _LAST_WORDS_BYTES))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
-
     def _end_standstill(self) -> None:
         """Writes the stacks of a trial that has stood still for too long to its log, and then ends it."""
-        if self.verdict is not None or self._still_s <= self._stall_limit_s() or self._is_held_by_disk():
+        if self.verdict is not None or self._still_s <= self._stall_limit_s():
+            return
+        # A checkpoint can take longer than any step before. The time for that is limited, because a hanging
+        # driver looks the same.
+        may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= self._stalls.untimed_s
+        if may_wait and family.waits_for_disk(self.pid):
             return
         for member in family.members(self.pid):  # one at a time, because all write to one log
             with suppress(psutil.Error):
                 member.send_signal(runner.STACK_SIGNAL)
                 member.send_signal(signal.SIGCONT)  # a suspended process would write nothing
-                time.sleep(_STACK_S)
-        self._process.join(_STACK_WAIT_S)
+                time.sleep(0.1)
+        self._process.join(1.0)
         still_s = self._still_s
         if self._order.whole:
             # It may have advanced after all, for instance if a program it waited for died of the signal. Its
@@ -235,21 +223,10 @@ class Child:
         if not self._has_evaluated:
             return self._stalls.untimed_s
         median_s = statistics.median(self._gaps_s or [0.0])
-        return max(self._stalls.shortest_s, _STALL_STEPS * median_s, _STALL_GAPS * self._longest_gap_s)
-
-    def _is_held_by_disk(self) -> bool:
-        """Returns True while the trial waits for the disk: a checkpoint can take longer than any step before.
-
-        The time for that is limited, because a hanging driver looks the same.
-        """
-        may_wait = self._order.limits.stall_timeout_s is None and self._still_s <= self._stalls.untimed_s
-        return may_wait and family.waits_for_disk(self.pid)
+        return max(self._stalls.shortest_s, 10 * median_s, 3 * self._longest_gap_s)
 
     def pause(self) -> None:
-        """Suspends the process and its descendants, which keep their memory.
-
-        The guard of its group keeps running, since it ends the others if the supervisor dies.
-        """
+        """Suspends the process and its descendants, which keep their memory."""
         self._is_paused = True
         family.suspend(self.pid)
 

@@ -23,7 +23,7 @@ class Cuda:
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes: list[int] = []
-        self._pace = autotune_gpu.Pace()
+        self.pace = autotune_gpu.Pace()  # whether the GPU keeps up with the steps
 
     def open(self) -> None:
         """Checks that the GPUs are there and caps them; call it again until torch is loaded.
@@ -50,11 +50,7 @@ class Cuda:
 
     def has_settled(self) -> bool:
         """Returns True if the GPU has finished its queue, so that the last step ends now."""
-        return self._torch is None or self._pace.has_settled()
-
-    def note_evaluation(self) -> None:
-        """Notes an evaluation, after which the timing starts over."""
-        self._pace.evaluated()
+        return self._torch is None or self.pace.has_settled()
 
     def figures(self) -> dict[str, int]:
         """Returns the allocator's figures in bytes, {} if it was never used."""

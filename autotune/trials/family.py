@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
@@ -14,7 +13,6 @@ from autotune.system.cgroup import MemoryGroup
 from autotune.system.telemetry import proc_bytes
 from autotune.trials import runner
 
-_LOOK_S = 0.02
 _REAP_S = 10.0  # limit, because a process stuck in a driver or file system cannot be killed
 
 
@@ -29,28 +27,20 @@ def members(pid: int) -> list[psutil.Process]:
 
 def suspend(pid: int) -> None:
     """Suspends the family of `pid`, except the guard that ends it if the supervisor dies."""
-    stopped: set[psutil.Process] = set()
+    seen: set[psutil.Process] = set()
     # Repeated, because a member may have forked meanwhile; parents stop first, so the loop ends.
-    while fresh := [member for member in members(pid) if member not in stopped and not _is_guard(member)]:
-        _signal(fresh, signal.SIGSTOP)
-        stopped.update(fresh)
+    while fresh := [member for member in members(pid) if member not in seen]:
+        seen.update(fresh)
+        for member in fresh:
+            with suppress(psutil.Error):  # it is gone
+                if member.cmdline()[-1:] != [runner.GUARD]:
+                    member.suspend()
 
 
 def resume(pid: int) -> None:
-    _signal(members(pid), signal.SIGCONT)
-
-
-def _signal(family: Iterable[psutil.Process], number: signal.Signals) -> None:
-    for member in family:
+    for member in members(pid):
         with suppress(psutil.Error):
-            member.send_signal(number)
-
-
-def _is_guard(process: psutil.Process) -> bool:
-    try:
-        return process.cmdline()[-1:] == [runner.GUARD]
-    except psutil.Error:  # it is gone
-        return False
+            member.resume()
 
 
 def waits_for_disk(pid: int) -> bool:
@@ -89,24 +79,17 @@ def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
         group.end()
-    _await_end(process.pid or 0)
+    deadline_s = time.monotonic() + _REAP_S  # until they are gone, its members hold GPU memory
+    while group_of(process.pid or 0) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
     guardian.remove_shared_memory(shared)
-
-
-def _await_end(leader: int) -> None:
-    """Waits until a killed process group is gone, since its members hold GPU memory until then."""
-    deadline_s = time.monotonic() + _REAP_S
-    while group_of(leader) and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S)
 
 
 def group_of(leader: int) -> list[int]:
     """Returns the live processes in the process group of `leader`, which may itself be dead."""
-    return [pid for pid in psutil.pids() if _is_of_group(pid, leader)]
-
-
-def _is_of_group(pid: int, leader: int) -> bool:
-    try:
-        return os.getpgid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except (ProcessLookupError, psutil.Error):
-        return False
+    alive = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, psutil.Error):
+            if os.getpgid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                alive.append(pid)
+    return alive

@@ -19,11 +19,6 @@ from autotune.trials import cuda, runner
 from autotune.trials.order import Order
 
 _STARTS = 5
-_RESTART_S = 0.2  # a dying server stops answering before it is seen to be dead
-_WITHOUT_PRELOAD = (
-    "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every trial "
-    "imports the workload again, which takes longer"
-)
 _PRELOAD_S = 120.0  # time for its imports; a server that hangs in one never answers
 
 
@@ -49,8 +44,7 @@ class ForkServer:
             self._require_usable()
         receiver, sender = self.context.Pipe(duplex=False)
         output, printed = self.context.Pipe(duplex=False)
-        arguments = (order, sender, printed, group)
-        process = self._fork(runner.run, arguments)
+        process = self._fork(runner.run, (order, sender, printed, group))
         sender.close()
         printed.close()
         return process, receiver, output
@@ -65,7 +59,10 @@ class ForkServer:
         if process.exitcode == cuda.BAD_FORK:
             self.context.set_forkserver_preload([runner.__name__])
             scratch.end_fork_server()
-            self.note = _WITHOUT_PRELOAD
+            self.note = (
+                "the workload uses CUDA when it is imported, so no trial can be forked that uses CUDA: every "
+                "trial imports the workload again, which takes longer"
+            )
         self._is_known_to_fork = True
 
     def _fork(self, target: Callable[..., None], arguments: tuple[object, ...]) -> BaseProcess:
@@ -82,7 +79,7 @@ class ForkServer:
                     # A preloaded module hangs, or raises something other than ImportError. Without the
                     # preload, the trial imports it itself and reports the error in its log and verdict.
                     self.context.set_forkserver_preload([runner.__name__])
-                time.sleep(_RESTART_S)
+                time.sleep(0.2)  # a dying server stops answering before it is seen to be dead
         return process
 
 

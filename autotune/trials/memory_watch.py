@@ -2,19 +2,15 @@
 
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
 from autotune.system import cgroup, devices
 from autotune.system.cgroup import MemoryGroup
-from autotune.system.telemetry import proc_bytes
+from autotune.system.telemetry import machine_memory, proc_bytes
 from autotune.trials import family
 
 LOOK_S = 0.5
-_LONGEST_S, _HELD_LOOK_S = 10.0, 0.05  # to wait for the GPU memory of an ended trial
-_SLACK_BYTES = 64 * 2**20  # a desktop's own use of a GPU fluctuates by so much
-_NOTICE_S = 5.0  # time for a trial to report by itself that one of its processes was killed
 
 
 class MemoryWatch:
@@ -60,14 +56,17 @@ class MemoryWatch:
         now_s = time.monotonic()
         if now_s - self._seen_s < LOOK_S:
             return False
-        self.memory_share, self._seen_s = _memory_share(self._tightest_group), now_s
+        self.memory_share, self._seen_s = machine_memory(self._tightest_group).used_share, now_s
         if self._killed_s is None and self.is_alone and self.kernel_killed():
             self._killed_s = now_s
         return True
 
     def has_missed_a_kill(self) -> bool:
-        """Returns True if the trial continues although the kernel killed one of its processes."""
-        return self._killed_s is not None and time.monotonic() - self._killed_s > _NOTICE_S
+        """Returns True if the trial continues although the kernel killed one of its processes.
+
+        It first has five seconds to report that by itself.
+        """
+        return self._killed_s is not None and time.monotonic() - self._killed_s > 5.0
 
     def excess_bytes(self, pid: int) -> int:
         """Returns the memory of the family of `pid` if above a limit not enforced by the kernel, else 0."""
@@ -91,18 +90,10 @@ class MemoryWatch:
         return 0 if self._shared_group is None else cgroup.kills(self._shared_group, below=False)
 
 
-def _memory_share(container: Path | None) -> float:
-    """Returns the share of memory in use: of the machine or the `container`, whichever is larger."""
-    machine = psutil.virtual_memory()
-    share = 1 - machine.available / machine.total
-    group = None if container is None else cgroup.memory_of(container)
-    return max(share, group.used_bytes / group.limit_bytes) if group else share
-
-
 class GpuWatch:
     """Watches the memory on the GPUs of a trial. `gpus` may be 0 for none; below 1 the GPU is shared."""
 
-    def __init__(self, gpus: float, longest_s: float = _LONGEST_S) -> None:
+    def __init__(self, gpus: float, longest_s: float = 10.0) -> None:
         self._gpus, self._longest_s = gpus, longest_s
         self._before_bytes = devices.used_bytes() if gpus else 0
         self._family: set[int] = set()
@@ -118,17 +109,14 @@ class GpuWatch:
     def wait(self) -> None:
         """Waits until the driver has freed the memory of the trial, at most for `longest_s`."""
         deadline_s = time.monotonic() + self._longest_s
-        while self._gpus and self._is_held() and time.monotonic() < deadline_s:
-            time.sleep(_HELD_LOOK_S)
-
-    def _is_held(self) -> bool:
-        """Returns True if the trial still holds GPU memory.
-
-        Compares process IDs if NVML knows them, otherwise the memory in use, unless the GPU is shared.
-        """
-        if self._is_known or self._gpus < 1:
-            return self._is_holding()
-        return devices.used_bytes() > self._before_bytes + _SLACK_BYTES
+        while self._gpus and time.monotonic() < deadline_s:
+            if self._is_known or self._gpus < 1:
+                is_held = self._is_holding()
+            else:  # with foreign process IDs the memory in use decides; a desktop's own use fluctuates
+                is_held = devices.used_bytes() > self._before_bytes + 64 * 2**20
+            if not is_held:
+                return
+            time.sleep(0.05)
 
     def _is_holding(self) -> bool:
         return not self._family.isdisjoint(devices.held_bytes())

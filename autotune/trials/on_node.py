@@ -17,9 +17,6 @@ from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.workloads import registry
 
-_TURNS = 60  # the best of them counts, so that other programs and interrupts matter little
-_BLOCK = bytes(2**22)
-_GPU_TIMEOUT_S = 60.0
 _ON_GPU = """
 import time, torch
 matrix, best, end = torch.ones(4096, 4096, device="cuda"), float("inf"), time.perf_counter() + 1
@@ -41,31 +38,19 @@ def describe(*, on_gpu: bool) -> tuple[Hardware, tuple[float, ...]]:
 
 def probe_s(gpu_program: str | None) -> tuple[float, ...]:
     """Returns the seconds of fixed work on a CPU and of `gpu_program`; raises RuntimeError if that fails."""
-    return (_cpu_s(), *([_gpu_s(gpu_program)] if gpu_program else []))
-
-
-def _cpu_s() -> float:
-    times_s = []
-    for _ in range(_TURNS):
+    times_s, block = [], bytes(2**22)
+    for _ in range(60):  # the best turn counts, so that other programs and interrupts matter little
         begun_s = time.perf_counter()
         sum(map(hash, range(50_000)))
-        zlib.crc32(_BLOCK)
+        zlib.crc32(block)
         times_s.append(time.perf_counter() - begun_s)
-    return min(times_s)
-
-
-def _gpu_s(program: str) -> float:
-    """Returns the seconds that `program` prints, run in a process that leaves no CUDA context behind."""
-    done = subprocess.run(  # noqa: S603 - this Python
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=_GPU_TIMEOUT_S,
-        check=False,
-    )
+    if gpu_program is None:
+        return (min(times_s),)
+    command = [sys.executable, "-c", gpu_program]  # a process of its own leaves no CUDA context behind
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60.0, check=False)  # noqa: S603
     if done.returncode:
         raise RuntimeError(f"its GPU does not compute: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout)
+    return min(times_s), float(done.stdout)
 
 
 def unfit(root: str, key: str, wanted: Mapping[str, Any]) -> str:

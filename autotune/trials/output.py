@@ -13,8 +13,6 @@ from typing import Any
 from autotune.inside.inbox import LineReader
 
 _PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
-_MOST_READS = 64  # per call, so that endless output does not block this process
-_LONGEST_LINE_BYTES = 2**16  # longer ones are written in pieces
 
 
 class Pipe:
@@ -59,25 +57,28 @@ class OutputLog(Pipe):
         super().__init__(pipe)
         self._hide = hide
         self._rest = b""
+        self.last_words = b""  # the end of what this pipe has brought
         self._log = log.open("ab", buffering=0)
-        self.begins_at = self._log.tell()  # in the log, which earlier attempts may have begun
         self._close = weakref.finalize(self, self._log.close)
 
     def take(self) -> None:
         """Writes the complete lines that are available."""
-        for _ in range(_MOST_READS):
+        for _ in range(64):  # not more, so that endless output does not block this process
             chunk = self.read()
             if not chunk:
                 return
             text = self._rest + chunk
-            end = _end_of_lines(text)
+            end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            if len(text) - end > 2**16:  # a longer line is written in pieces that cut no secret in two
+                end = text.rfind(b" ") + 1 or len(text)
             self._write(text[:end])
             self._rest = text[end:]
 
     def _write(self, lines: bytes) -> None:
-        text = lines.decode(errors="surrogateescape")
+        text = self._hide(lines.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        self.last_words = (self.last_words + text)[-(2**16) :]
         with suppress(OSError):
-            self._log.write(self._hide(text).encode(errors="surrogateescape"))
+            self._log.write(text)
 
     def finish(self) -> None:
         """Writes everything that is left; called once the printing process has ended."""
@@ -91,11 +92,3 @@ class OutputLog(Pipe):
             self.finish()
             self.pipe.close()
             self._close()
-
-
-def _end_of_lines(text: bytes) -> int:
-    """Returns how many bytes of `text` can be written: all before a secret that is only partly there."""
-    end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-    if len(text) - end <= _LONGEST_LINE_BYTES:
-        return end
-    return text.rfind(b" ") + 1 or len(text)

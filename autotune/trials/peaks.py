@@ -1,16 +1,11 @@
-"""Peak memory and FLOPs of a trial, computed from its records. Pure."""
+"""Peak memory of a trial, computed from its records. Pure."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from autotune.core import units
 from autotune.judging.measurement import trends
 
-_RISING_SHARE, _RISING_PART = 0.02, 1 / 3  # of the peak, in the last part of a trial's samples
-_RISING_STEPS = 12  # with fewer, the last third may still contain the first allocations
-_FINE_SHARE = 0.0025  # growth before a new point is noted, so that a leak does not add one every step
-_LEAST_BYTES = 2**20  # no training takes less: a lower host peak means that unseen processes trained
 _OWN, _SCRIPT, _CHILDREN = "memory_peak_bytes", "memory_script_bytes", "memory_children_bytes"
 _RESERVED, _CONTEXT = "memory_peak_reserved_bytes", "memory_context_bytes"
 
@@ -44,7 +39,8 @@ class MemoryPeaks:
         self._steps += 1
         self._growth_bytes += self._held_bytes - before
         self._growth.add(samples, self._growth_bytes)
-        if self._growth_bytes - self._noted[-1][1] > _FINE_SHARE * self._held_bytes:
+        # Not a point a step, however long a leak lasts.
+        if self._growth_bytes - self._noted[-1][1] > 0.0025 * self._held_bytes:
             self._noted.append((samples, self._growth_bytes))
 
     def peak_bytes(self) -> int | None:
@@ -52,7 +48,8 @@ class MemoryPeaks:
         return self._if_plausible(self._held_bytes)
 
     def _if_plausible(self, held_bytes: int) -> int | None:
-        return held_bytes if held_bytes and (self._highest[_RESERVED] or held_bytes >= _LEAST_BYTES) else None
+        # No training takes less than 1 MiB: a lower peak on the host means that unseen processes trained.
+        return held_bytes if held_bytes and (self._highest[_RESERVED] or held_bytes >= 2**20) else None
 
     def figures(self, samples: int) -> dict[str, Any]:
         """Returns the fields of a `Measurement` after `samples`, except the peak itself."""
@@ -67,27 +64,10 @@ class MemoryPeaks:
 
     def _is_rising(self, samples: int) -> bool:
         """Returns True if steps raised the peak by more than 2% in the last third of `samples`."""
-        if self._steps < _RISING_STEPS:
+        if self._steps < 12:  # the last third may still contain the first allocations
             return False
-        early = (1 - _RISING_PART) * samples
-        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= early)
-        return late_bytes > _RISING_SHARE * (self._held_bytes - late_bytes)
-
-
-class CountedFlops:
-    """The FLOPs of the steps in which they were counted, by number format."""
-
-    def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
-        self._samples = 0
-
-    def count(self, step_flops: object, samples: int) -> None:
-        if isinstance(step_flops, Mapping) and samples > 0:
-            self._counted.update({str(kind): int(units.number(n) or 0) for kind, n in step_flops.items()})
-            self._samples += samples
-
-    def per_sample(self) -> dict[str, float]:
-        return {kind: flops / self._samples for kind, flops in self._counted.items()}
+        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= samples * 2 / 3)
+        return late_bytes > 0.02 * (self._held_bytes - late_bytes)
 
 
 def amount(record: Mapping[str, Any], name: str) -> float:

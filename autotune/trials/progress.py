@@ -1,6 +1,7 @@
 """The state of a trial, folded from its records. Pure: timestamps come with the records."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -14,16 +15,8 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
 from autotune.storage.records import forget_from, is_mark, steps_of
 from autotune.trials import failures
-from autotune.trials.peaks import CountedFlops, MemoryPeaks, amount
+from autotune.trials.peaks import MemoryPeaks, amount
 
-_MOST_ITEMS = 100_000  # an evaluation with more keeps no per-item scores
-_LARGEST = 1e30  # of a score, so that its squares, sums and ratios are finite
-_OVERDUE_TIMES, _OVERDUE_STEPS = 3, 100  # both: the first step of a large batch may already be past the end
-_SURE_SHARE = 0.02  # half-width of a reliable confidence interval, as a share of the throughput
-_KNOWN_SHARE = 0.1  # enough to decide whether the trial is worth a race
-_SILENT_STEPS, _SILENT_S = 10, 2.0  # both: a step of milliseconds is late for any reason
-_ALIKE = 0.25  # relative difference between the loss of a step and of the evaluation after it
-_LAST_STEPS = 4  # without an evaluation, however short the training
 _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; an epoch may drop a batch
 
 
@@ -51,7 +44,8 @@ class Progress:
         self._node = ""
         self.evaluated_samples = 0  # before the last evaluation
         self._samples = self._steps_since_evaluation = 0
-        self._has_begun = self._ended = False
+        self._has_begun = False
+        self.ended = False  # by itself
         self._start: float | None = None
         self._first_loss = self._last_loss = 0.0  # of the steps before the first evaluation
         self._schedule: Schedule | None = None
@@ -61,7 +55,8 @@ class Progress:
         self._items: list[tuple[float, ...]] = []
         self._memory = MemoryPeaks()
         self._phase_s = dict.fromkeys(PHASES, 0.0)
-        self._flops = CountedFlops()
+        self._flops: Counter[str] = Counter()  # by number format, of the steps in which they were counted
+        self._flops_samples = 0  # of those steps
         self._parameters = 0
 
     @property
@@ -82,11 +77,9 @@ class Progress:
 
     def is_overdue(self, samples: int) -> bool:
         """Returns True if a trial of `samples` has run far beyond its end without an evaluation there."""
-        return (
-            self.evaluated_samples < samples
-            and self._samples >= _OVERDUE_TIMES * samples
-            and self._steps_since_evaluation >= _OVERDUE_STEPS
-        )
+        # Both: the first step of a large batch may already be past the end.
+        is_far_beyond = self._samples >= 3 * samples and self._steps_since_evaluation >= 100
+        return self.evaluated_samples < samples and is_far_beyond
 
     def phase(self, silent_s: float) -> Phase:
         """Returns the phase of a trial whose last record came `silent_s` ago.
@@ -98,29 +91,31 @@ class Progress:
         throughput, step_s = self._meter.throughput(), self._meter.recent_step_s()
         if not self._has_begun:
             return Phase.START
-        if step_s is not None and silent_s > max(_SILENT_STEPS * step_s, _SILENT_S):
+        # Two seconds at least: a step of milliseconds is late for any reason.
+        if step_s is not None and silent_s > max(10 * step_s, 2.0):
             return Phase.EVALUATING
         if throughput is None:
             return Phase.WARM_UP
-        return Phase.TRAINING if _is_within(_SURE_SHARE, throughput) else Phase.MEASURING
+        return Phase.TRAINING if _is_within(0.02, throughput) else Phase.MEASURING
 
     def _throughput(self) -> Throughput | None:
-        """Returns the throughput on the last node that has measured one."""
-        each = (self._throughput_by(meter) for meter in reversed(self._meters))
-        return next((speed for speed in each if speed is not None), None)
+        """Returns the throughput to compare, on the last node that has measured one.
 
-    def _throughput_by(self, meter: Meter) -> Throughput | None:
-        """Returns the throughput to compare: steady state, with evaluations if they count."""
-        steady = meter.throughput()
-        if not self._metric.counts_evaluations:
-            return steady
+        That is the one of the steady state, with evaluations if they count.
+        """
         every = self._metric.samples_per_evaluation or self.evaluated_samples / max(1, len(self._curve))
-        return with_evaluations(steady, meter.outside(), every) if every else None
+        for meter in reversed(self._meters):
+            speed = meter.throughput()
+            if self._metric.counts_evaluations:
+                speed = with_evaluations(speed, meter.outside(), every) if every else None
+            if speed is not None:
+                return speed
+        return None
 
     def has_known_speed(self) -> bool:
         """Returns True once the throughput is known to 10% and an evaluation has shown its memory peak."""
         throughput = self._throughput()
-        return self.evaluated_samples > 0 and throughput is not None and _is_within(_KNOWN_SHARE, throughput)
+        return self.evaluated_samples > 0 and throughput is not None and _is_within(0.1, throughput)
 
     def incompleteness(self, planned: int) -> str | None:
         """Returns the reason why a training that ended by itself is incomplete, None if it is complete.
@@ -133,17 +128,13 @@ class Progress:
                 f"the training ended after {self._samples:,} {unit}, and was planned for {planned:,}: the "
                 "settings of the length do not decide when it ends"
             )
-        is_near = last > 0 and self._steps_since_evaluation <= _LAST_STEPS
+        is_near = last > 0 and self._steps_since_evaluation <= 4  # however short the training
         if last < _WHOLE_SHARE * self._samples and not is_near:
             return (
                 f"the training ended after {self._samples:,} {unit}, and was last evaluated after "
                 f"{last:,}: have it evaluated at its end"
             )
         return None
-
-    def end(self) -> None:
-        """Notes that the workload has ended by itself."""
-        self._ended = True
 
     def restart(self, node: str = "") -> None:
         """Notes that a new process starts or resumes the trial, maybe on another node than before."""
@@ -175,8 +166,10 @@ class Progress:
         # Evaluations, and checkpoints in the step after one, recur at the same height: that is not growth.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
         self._memory.count(record, is_step=is_step)
-        if is_step and FLOPS in record:
-            self._flops.count(record[FLOPS], self._samples - before)
+        flops, samples = record.get(FLOPS), self._samples - before
+        if is_step and isinstance(flops, Mapping) and samples > 0:
+            self._flops.update({str(kind): int(units.number(n) or 0) for kind, n in flops.items()})
+            self._flops_samples += samples
         self._parameters = int(amount(record, PARAMETERS)) or self._parameters
         if rate := amount(record, RATE):
             peak = max(rate, self._schedule.peak if self._schedule else 0.0)
@@ -196,14 +189,18 @@ class Progress:
             return
         counted = {"at_s", self._metric.unit} - {"samples"}  # the unit duplicates "samples"
         numbers = {k: units.number(v) for k, v in record.items() if k not in counted}
-        self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= _LARGEST}
+        # Squares, sums and ratios of scores must be finite.
+        self._scores = {k: v for k, v in numbers.items() if v is not None and abs(v) <= 1e30}
         self._raw_quality, self.evaluated_samples = record[self._metric.name], self._samples
         self._steps_since_evaluation = 0
         forget_from(self._curve, self._samples)
         del self._items[len(self._curve) :]
         if self.quality is not None:
             if self._start is None and not self._curve:
-                self._start = self._start_by_steps(-self.quality)
+                # The first step's loss is comparable if the last one is like the loss of the evaluation.
+                first, loss = self._first_loss, -self.quality
+                is_alike = self._metric.minimize and abs(self._last_loss - loss) <= 0.25 * loss
+                self._start = -first if is_alike and first > loss else None
             chance = self._turned(self._scores.get(f"{self._metric.name}_chance"))
             collapsed = record.get("collapsed") is True
             self._curve.append(
@@ -211,11 +208,6 @@ class Progress:
             )
             items = _numbers(record.get(f"{self._metric.name}_items"))
             self._items.append(tuple(map(self._metric.turned, items)))
-
-    def _start_by_steps(self, first: float) -> float | None:
-        """Returns the first step's loss as a quality if it can be compared with the `first` evaluation."""
-        is_alike = self._metric.minimize and abs(self._last_loss - first) <= _ALIKE * first
-        return -self._first_loss if is_alike and self._first_loss > first else None
 
     def _mean_items(self) -> tuple[float, ...]:
         """Returns each item's mean score over the last quarter of the evaluations, () if counts differ."""
@@ -225,25 +217,22 @@ class Progress:
 
     def conclude(self, verdict: Outcome) -> Outcome:
         """Returns `verdict`, turned into a failure if a completed trial lacks a finite quality or speed."""
+        name, unit = self._metric.name, self._metric.unit
         if verdict.status is not Status.COMPLETED:
             return verdict
-        if reason := self._missing_figure():
-            return failures.failure(Failure.ERROR, reason)
-        return verdict
-
-    def _missing_figure(self) -> str | None:
-        name, unit = self._metric.name, self._metric.unit
         if not self.evaluated_samples and self._raw_quality is None:
-            return f"the workload ended without a record that has {name}"
-        if self.quality is None:
+            fault = f"the workload ended without a record that has {name}"
+        elif self.quality is None:
             value = units.quote(self._raw_quality)
-            return f"{name} is not a number after {self.evaluated_samples:,} {unit}, got {value}"
-        if self._throughput() is None:
-            return (
+            fault = f"{name} is not a number after {self.evaluated_samples:,} {unit}, got {value}"
+        elif self._throughput() is None:
+            fault = (
                 "its throughput could not be measured: that takes two records without "
                 f"{name}, the second with more {unit}; a trial may be too short"
             )
-        return None
+        else:
+            return verdict
+        return failures.failure(Failure.ERROR, fault)
 
     def live_measurement(self) -> Measurement:
         """Returns the figures that are shown every second, without those that are long or slow to compute."""
@@ -252,11 +241,11 @@ class Progress:
             quality=self.quality,
             quality_samples=self.evaluated_samples,
             start=self._start,
-            ended=self._ended,
+            ended=self.ended,
             schedule=self._schedule,
             samples=self._samples,
             peak_memory_bytes=self._memory.peak_bytes(),
-            flops_per_sample=self._flops.per_sample(),
+            flops_per_sample={kind: flops / self._flops_samples for kind, flops in self._flops.items()},
             node=self._node,
         )
 
@@ -284,4 +273,4 @@ def _numbers(values: object) -> tuple[float, ...]:
     """Returns the values of a list, () if one is not a finite number or there are too many."""
     parsed = [units.number(value) for value in values] if isinstance(values, list) else []
     numbers = tuple(value for value in parsed if value is not None)
-    return numbers if len(numbers) == len(parsed) <= _MOST_ITEMS else ()
+    return numbers if len(numbers) == len(parsed) <= 100_000 else ()

@@ -43,10 +43,7 @@ from autotune.trials.order import RaceOrder, Racer, should_stop
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 
-_POLL_S = 0.2
-_LONGEST_S = 60.0  # the longest turn
 _TRIES = 4  # attempts at a turn, each twice as long as the one before
-_STEPS_REMEMBERED = 100
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class _Member:
         self._ready = prefetched_steps(racer.order.settings)
         self._child: Child | None = None
         self._stamps: list[Stamp] = []
-        self._steps_s: deque[float] = deque(maxlen=_STEPS_REMEMBERED)
+        self._steps_s: deque[float] = deque(maxlen=100)
 
     def warm_up(self) -> Generator[None, None, Child]:
         """Starts a child and runs its first steps, unless one is alive already; returns the child."""
@@ -102,7 +99,7 @@ class _Member:
                 yield from self._run(child, steps=1)
                 self._stamps.clear()
             begun_s = time.monotonic()
-            yield from self._run(child, seconds=min(_LONGEST_S, self._turn_s() * 2**tried))
+            yield from self._run(child, seconds=min(60.0, self._turn_s() * 2**tried))
             if steps := self._counted(begun_s, self._ready):
                 return steps
         raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
@@ -120,7 +117,7 @@ class _Member:
         while child.verdict is None and self._steps_taken() < steps:
             if (left_s := deadline_s - time.monotonic()) <= 0:
                 break
-            self._listen(child, min(left_s, _POLL_S))
+            self._listen(child, min(left_s, 0.2))
             yield
         child.pause()
         self._listen(child, 0.0)  # what it had yielded by then
@@ -188,7 +185,15 @@ class Race:
 
     def step(self, timeout_s: float) -> TrialReport:
         """Runs for about `timeout_s` and reports the figures so far, and at the end the outcome."""
-        self._go_on(time.monotonic() + timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        with interrupted_by_the_disk(self._end):
+            try:
+                while self._outcome is None and time.monotonic() < deadline_s:
+                    next(self._course)
+            except StopIteration:
+                self._end(Outcome(Status.COMPLETED))
+            except _EndedError as ended:
+                self._end(ended.outcome)
         report = TrialReport(
             number=self._order.number,
             phase=Phase.RACING,
@@ -207,16 +212,6 @@ class Race:
             report = replace(report, outcome=self._outcome, measurement=self.measurement())
             self.stop()
         return report
-
-    def _go_on(self, deadline_s: float) -> None:
-        with interrupted_by_the_disk(self._end):
-            try:
-                while self._outcome is None and time.monotonic() < deadline_s:
-                    next(self._course)
-            except StopIteration:
-                self._end(Outcome(Status.COMPLETED))
-            except _EndedError as ended:
-                self._end(ended.outcome)
 
     def _end(self, outcome: Outcome) -> None:
         self._outcome = outcome

@@ -12,11 +12,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from autotune.core.errors import has_trace
 from autotune.core.trial import Outcome
@@ -33,8 +32,6 @@ from autotune.workloads import registry
 from autotune.workloads.base import Fit
 
 STACK_SIGNAL = signal.SIGUSR1  # makes the process write the stack of every thread into its log
-_PR_SET_PDEATHSIG = 1
-_LOOK_S = 0.1
 
 # A member of the trial's process group that kills the group when its input ends, that is when the supervisor
 # dies, however it dies. Loader workers and a workload's other children do not watch for that, and the fork
@@ -54,23 +51,22 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is left to the driver
     gpus = Cuda(order.limits.gpus, order.limits.allocator_bytes)
     guard: object = None
+
+    def give_up(error: BaseException) -> None:
+        _conclude(messages, _failed(error, order, gpus))
+        os._exit(0)  # whatever the other threads do
+
     with os.fdopen(pipe.fileno(), "wb", closefd=False) as messages:
         try:
             guard = _become_independent(output)
             fit = registry.load(order.workload).fit
             gpus.open()
             count = RecordSender(order, messages, RecordFigures(gpus, HostMemory(order)))
-            outcome = _drive(fit, order, count, partial(_give_up, messages, order, gpus))
+            outcome = _drive(fit, order, count, give_up)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             outcome = _failed(error, order, gpus)
         _conclude(messages, outcome)
     del guard
-
-
-def _give_up(messages: BinaryIO, order: Order, gpus: Cuda, error: BaseException) -> None:
-    """Sends the verdict on `error` and ends the process, whatever its other threads do."""
-    _conclude(messages, _failed(error, order, gpus))
-    os._exit(0)
 
 
 def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
@@ -105,7 +101,7 @@ def _become_independent(output: Connection) -> object:
     process group.
     """
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() == 1:
         os._exit(1)  # the parent died before prctl
     os.dup2(output.fileno(), sys.stdout.fileno())
@@ -120,12 +116,7 @@ def _become_independent(output: Connection) -> object:
     return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
 
 
-def _drive(
-    fit: Fit,
-    order: Order,
-    count: RecordSender,
-    give_up: Callable[[BaseException], None],
-) -> Outcome:
+def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseException], None]) -> Outcome:
     """Runs the workload and counts its records until it ends, or should stop.
 
     A generator yields records. Any other function reports them while it runs, unless it returns an iterator.
@@ -133,19 +124,15 @@ def _drive(
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
-    variables = trial_environment(
-        workdir,
-        settings,
-        order.ends.samples,
-        order.limits.allocator_bytes,
-        order.metric.unit,
-        gpus=order.limits.gpus,
-        whole=order.whole,
+    limits, samples, unit = order.limits, order.ends.samples, order.metric.unit
+    os.environ.update(
+        trial_environment(
+            workdir, settings, samples, limits.allocator_bytes, unit, gpus=limits.gpus, whole=order.whole
+        )
     )
-    os.environ.update(variables)
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count)
-    with Inbox() as inbox, InboxListener(inbox, count.count_reported, give_up):
+    with Inbox() as inbox, _counting_reports(inbox, count, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
@@ -162,62 +149,55 @@ def _drain(records: Iterator[Mapping[str, Any]], count: RecordSender) -> Outcome
         for yielded in records:
             count.count_yielded(yielded)
             if stop_request.is_pending() and not isinstance(yielded, Stamped):
-                close = getattr(records, "close", None)
-                if close is not None:
-                    close()
+                getattr(records, "close", lambda: None)()
                 return count.outcome("", is_stopped=True)
     except stop_request.StoppedError:
         return count.outcome("", is_stopped=True)
     return count.outcome("the workload yielded no record", is_stopped=False)
 
 
-Take = Callable[[Mapping[str, Any], float, bool], None]
-
-
 class ReportError(Exception):
     """The workload reported something that cannot be a record."""
 
 
-class InboxListener:
-    """A context that passes each record in the inbox to `take`, with its timestamp and whether it is queued.
+@contextmanager
+def _counting_reports(
+    inbox: Inbox, count: RecordSender, give_up: Callable[[BaseException], None]
+) -> Iterator[None]:
+    """Counts the records in the inbox in a thread, until everything reported in the block is counted.
 
-    Once this process is asked to stop, so are the clients. Exceptions of `take` go to `fail`, which must
-    end the process, because nobody else may notice them. On exit, everything reported so far is taken.
+    Once this process is asked to stop, so are the clients. A record's fault goes to `give_up`, which must end
+    the process, because nobody else may notice it.
     """
+    is_over = threading.Event()
 
-    def __init__(self, inbox: Inbox, take: Take, fail: Callable[[BaseException], None]) -> None:
-        self._inbox, self._take, self._fail = inbox, take, fail
-        self._is_told = self._is_over = False
-        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._inbox.finish()
-        self._is_over = True
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._listen()
-        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
-            self._fail(error)
-
-    def _listen(self) -> None:
+    def listen() -> None:
         message: Message | None = None
-        while message is not None or not self._is_over:
-            message = self._inbox.get(_LOOK_S)
-            if stop_request.is_pending() and not self._is_told:
-                self._is_told = True
-                self._inbox.tell_to_stop()
-            if message is not None:
-                self._count(message)
+        is_told = False
+        while message is not None or not is_over.is_set():
+            message = inbox.get(0.1)
+            if stop_request.is_pending() and not is_told:
+                is_told = True
+                inbox.tell_to_stop()
+            if message is None:
+                continue
+            match message.content:
+                case ScriptError(type, text):
+                    raise ReportError(f"{type}: {text}")
+                case Reported(record, is_queued):
+                    count.count_reported(record, message.at_s, is_queued)
 
-    def _count(self, message: Message) -> None:
-        match message.content:
-            case ScriptError(type, text):
-                raise ReportError(f"{type}: {text}")
-            case Reported(record, is_queued):
-                self._take(record, message.at_s, is_queued)
+    def run() -> None:
+        try:
+            listen()
+        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
+            give_up(error)
+
+    thread = threading.Thread(target=run, name="reports", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        inbox.finish()
+        is_over.set()
+        thread.join()

@@ -21,11 +21,6 @@ from autotune.trials import failures
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
 
-_HELD_EVERY_S = 1.0
-_OTHERS = 20  # consecutive steps of other optimizers after which the first one is given up
-_MOST_STEPS = 100_000  # kept between two records
-_NON_FINITE_LOSSES = 3
-_MOST_SAMPLES = 2**53  # up to here, a float represents every integer exactly
 _clock_s = time.monotonic  # bound here, because a workload may patch time.monotonic
 
 
@@ -38,20 +33,22 @@ class _DivergedError(FloatingPointError):
     """The workload keeps yielding losses that are not finite."""
 
 
-class _Check:
-    """Validates records, and raises once the training loss has been non-finite several times in a row.
+class RecordSender:
+    """Checks the records of a workload, adds figures of the process, and sends them."""
 
-    A record is a mapping that counts its work under the key `unit`. The checked copy has that count under
-    "samples" too, so that readers need not know the unit.
-    """
+    def __init__(self, order: Order, messages: BinaryIO, watch: "RecordFigures") -> None:
+        self._quality, self._unit = order.metric.name, order.metric.unit
+        self._messages, self._watch = messages, watch
+        self._records = self._samples = self._non_finite = 0
+        self._last_s = _clock_s()
+        self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self.records = 0
-        self._samples = 0
-        self._non_finite = 0
+    def _check(self, record: object) -> dict[str, Any]:
+        """Returns a copy of a record, which must be a mapping that counts its work under the key `unit`.
 
-    def __call__(self, record: object) -> dict[str, Any]:
+        The copy has that count under "samples" too, so that readers need not know the unit. Raises also once
+        the training loss has been non-finite several times in a row.
+        """
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
         yielded = {key: value for key, value in record.items() if key not in OWN}
@@ -59,36 +56,20 @@ class _Check:
         what, samples = f"a record's {self._unit}", plain.get(self._unit)
         if not isinstance(samples, int) or isinstance(samples, bool):
             raise TypeError(f"{what} must be an int, got {units.quote(samples)}")
-        if not 0 <= samples <= _MOST_SAMPLES:
+        if not 0 <= samples <= 2**53:  # up to there, a float represents every integer exactly
             raise ValueError(f"{what} must be from 0 to 2**53, got {units.quote(samples)}")
         if samples < self._samples:
             raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
         self._samples = plain["samples"] = samples
-        self.records += 1
-        self._follow_loss(plain)
-        return plain
-
-    def _follow_loss(self, record: Mapping[str, Any]) -> None:
-        loss = record.get("train_loss")
-        # Such a workload skips bad steps itself, and fails by itself if there are too many.
-        if "bad_steps" in record:
-            return
-        if isinstance(loss, float):
+        self._records += 1
+        loss = plain.get("train_loss")
+        # A workload that counts bad steps skips them, and fails by itself if there are too many.
+        if isinstance(loss, float) and "bad_steps" not in plain:
             self._non_finite = 0 if math.isfinite(loss) else self._non_finite + 1
-        if self._non_finite >= _NON_FINITE_LOSSES:
-            raise _DivergedError(
-                f"train_loss was {loss} {self._non_finite} times in a row, at {self._samples:,} {self._unit}"
-            )
-
-
-class RecordSender:
-    """Checks the records of a workload, adds figures of the process, and sends them."""
-
-    def __init__(self, order: Order, messages: BinaryIO, watch: "RecordFigures") -> None:
-        self._quality, self._messages, self._watch = order.metric.name, messages, watch
-        self._check = _Check(order.metric.unit)
-        self._last_s = _clock_s()
-        self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
+            if self._non_finite >= 3:
+                at = f"at {samples:,} {self._unit}"
+                raise _DivergedError(f"train_loss was {loss} {self._non_finite} times in a row, {at}")
+        return plain
 
     def count_yielded(self, yielded: Mapping[str, Any]) -> None:
         """Counts a record that came now; a stamped one has the time and the figures of another process."""
@@ -117,7 +98,7 @@ class RecordSender:
     def outcome(self, without_records: str, *, is_stopped: bool) -> Outcome:
         if is_stopped:
             return Outcome(Status.STOPPED, reason="was asked to stop")
-        if not self._check.records:
+        if not self._records:
             return failures.failure(Failure.ERROR, without_records)
         return Outcome(Status.COMPLETED)
 
@@ -143,7 +124,7 @@ class RecordFigures:
     def memory(self) -> Mapping[str, Any]:
         """Returns the memory of the process, at most a second old: exact enough if another process trains."""
         self._gpus.open()
-        if _clock_s() - self._held_s >= _HELD_EVERY_S:
+        if _clock_s() - self._held_s >= 1.0:
             self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
         return self._held
 
@@ -157,7 +138,7 @@ class RecordFigures:
 
     def note_evaluation(self) -> dict[str, int]:
         """Returns the process's GPU memory outside its allocator, which is slow to query."""
-        self._gpus.note_evaluation()
+        self._gpus.pace.evaluated()
         context_bytes = self._gpus.context_bytes()
         return {"memory_context_bytes": context_bytes} if context_bytes else {}
 
@@ -201,11 +182,11 @@ class StepFlops:
     def __init__(self) -> None:
         self._flops = Flops()
         # The end of each step since the last record, and its FLOPs by number format.
-        self._steps: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=_MOST_STEPS)
+        self._steps: deque[tuple[float, Mapping[str, int]]] = deque(maxlen=100_000)
         self._has_begun = self._is_attached = False
         self._optimizer: Any = None  # a weak reference
         self._parameters = 0  # trained by the optimizer; 0 once reported
-        self._others = 0
+        self._others = 0  # consecutive steps of other optimizers
 
     def attach(self) -> None:
         """Registers the hook as soon as torch is loaded."""
@@ -225,7 +206,7 @@ class StepFlops:
             self._steps.append((_clock_s(), self._flops.stepped()))
             return
         self._others += 1
-        if self._optimizer() is None or self._others >= _OTHERS:
+        if self._optimizer() is None or self._others >= 20:
             self._flops.leave()  # counting costs time, and would never end
 
     def take(self, until_s: float = math.inf) -> Mapping[str, Any]:

@@ -28,9 +28,14 @@ def handed_over():
 def test_tune_hands_no_variable_to_its_actors(monkeypatch):
     for name in ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"):
         monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
+    for module, name in (
+        (ray_internals.ray_run, "TuneController"),
+        (ray_internals.tune_controller, "RayActorManager"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
     monkeypatch.setenv(SECRET, "made up")
     assert {SECRET, "PL_DISABLE_FORK"} <= set(handed_over())
-    ray_internals._forward_nothing()
+    ray_internals.change_tune()
     assert handed_over() == {}
 
 

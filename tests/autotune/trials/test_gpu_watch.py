@@ -7,6 +7,7 @@ import pytest
 
 from autotune.trials import family, memory_watch
 from autotune.trials.memory_watch import GpuWatch
+from tests.waiting import wait_for
 
 MIB = 2**20
 
@@ -83,5 +84,5 @@ def test_the_rest_of_a_group_is_known_after_its_leader_has_ended():
     os.waitpid(leader, 0)
     (left,) = family.group_of(leader)
     os.kill(left, signal.SIGKILL)
-    family._await_end(leader)
+    wait_for(lambda: not family.group_of(leader))
     assert family.group_of(leader) == []
