@@ -51,7 +51,7 @@ class _Bridge:
     ) -> None:
         self.search, self.cpus, self.places = search, cpus, places
         self._setup, self._slots = setup, slots
-        self._waiting_s: dict[int, float] = {}  # since when trials wait for a node of a cluster
+        self.waiting_s: dict[int, float] = {}  # since when trials wait for a node of a cluster
         self.error: Exception | None = None
         self.failing: set[str] = set()  # Ray's IDs of failed trials, until Ray knows
         self._closes_until_s: float | None = None
@@ -73,7 +73,7 @@ class _Bridge:
         The first call asks the trials to close. Otherwise Tune would end them after five seconds, and a
         longer step or a checkpoint would be lost.
         """
-        if not {trial.number for trial in self.search.running()} - self._waiting_s.keys():
+        if not {trial.number for trial in self.search.running()} - self.waiting_s.keys():
             return True
         if self._closes_until_s is None:
             self._closes_until_s = time.monotonic()
@@ -92,7 +92,7 @@ class _Bridge:
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
         if self.places is not None:
-            self._waiting_s[trial.number] = time.monotonic()
+            self.waiting_s[trial.number] = time.monotonic()
         setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
         if trial.kind is TrialKind.RACE:
             members = [self.search.history.trial(number) for number in trial.race]
@@ -123,12 +123,8 @@ class _Bridge:
         """Updates the nodes of a cluster, and warns if a trial has waited long for a node."""
         if self.places is not None:
             self.places.look()
-        if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > 20.0:
+        if self.waiting_s and time.monotonic() - min(self.waiting_s.values()) > 20.0:
             self.search.say("a trial waits for a node: others use the CPUs or GPUs it needs", once="waits")
-
-    def heard(self, number: int) -> None:
-        """Notes that a node has begun to run the trial."""
-        self._waiting_s.pop(number, None)
 
 
 class _StudySearcher(Searcher):
@@ -196,7 +192,7 @@ class _Recorder(tune.Callback):
             number, search = trial.config["number"], self._bridge.search
             last = search.last_report(number)
             node = last.measurement.node if last else ""
-            self._bridge.heard(number)
+            self._bridge.waiting_s.pop(number, None)
             if _LOW_ON_MEMORY.search(error_text):
                 search.lose(number, _KILLED_BY_RAY, out_of_memory=True)
             elif nodes.is_gone(node):
@@ -216,7 +212,7 @@ class _Stopper(tune.Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         report, search = REPORT.validate_python(result), self._bridge.search
-        self._bridge.heard(report.number)
+        self._bridge.waiting_s.pop(report.number, None)
         with self._bridge.guarded():
             search.progress(report)
             if report.outcome is not None and not report.number:

@@ -22,7 +22,7 @@ def deliberate(error: BaseException) -> BaseException | None:
         return InputError(f"{error.strerror}: {error.filename2 or error.filename}")
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's own
         return InputError(str(error))
-    if damage := failures.study_damage(error):
+    if damage := failures.study_fault(error, failures.SQLITE_DAMAGE):
         hint = "to rebuild what can be read: python -m autotune recover SESSION"
         return InputError(f"{damage}; {hint}")
     if fault := failures.study_fault(error) or failures.disk_fault(error, _UNWRITABLE):

@@ -18,13 +18,13 @@ from typing import Any, TextIO
 from autotune.core import flops
 from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
-from autotune.core.record_names import NOTE
+from autotune.core.record_names import NOTE, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.stopping import Threshold
 from autotune.storage import identity, logs
 from autotune.storage.json_file import JsonFile
-from autotune.storage.records import open_lines, read_records, seconds_of
+from autotune.storage.records import is_break, open_lines, read_records, seconds_of, steps_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
 from autotune.trials import failures
@@ -33,7 +33,6 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Order, should_stop
 from autotune.trials.progress import Progress
 from autotune.trials.report import TrialReport
-from autotune.trials.thinning import Thinner
 
 _BEATEN_GRACE_S = 5.0  # nothing more that it writes is needed
 _THRESHOLDS = JsonFile(Threshold)
@@ -245,6 +244,49 @@ class Attempt:
         if self._records is not None:
             self._records.writelines(json.dumps(record) + "\n" for record in records)
             self._records.flush()
+
+
+class Thinner:
+    """Passes every evaluation, and one step every `every_s` seconds.
+
+    That interval grows from 0 during the first hour, so that a short training keeps its steps. Two more kinds
+    of step always pass: the last one before an evaluation, where the evaluation's time begins, and one that
+    compiled or was suspended, across which no speed is measured. A passed step has all samples so far, and
+    the number of steps that it stands for if that is more than one.
+    """
+
+    def __init__(self, quality: str, every_s: float) -> None:
+        self._quality, self._every_s = quality, every_s
+        self._first_s: float | None = None
+        self._last_s = float("-inf")
+        self._held: dict[str, Any] | None = None
+        self._samples = self._steps = 0  # of all records so far; since the last one that went through
+
+    def __call__(self, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        passed: list[dict[str, Any]] = []
+        for record in records:
+            if self._is_break(record):
+                passed += self.rest()
+            self._steps += steps_of(record) if record["samples"] > self._samples else 0
+            self._samples, self._held = record["samples"], record
+            at_s = record["at_s"]
+            self._first_s = at_s if self._first_s is None else self._first_s
+            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / 3600.0)
+            if self._is_break(record) or at_s - self._last_s >= apart_s:
+                self._last_s = at_s
+                passed += self.rest()
+        return passed
+
+    def _is_break(self, record: Mapping[str, Any]) -> bool:
+        return self._quality in record or is_break(record)
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Returns the step that is held back, if there is one."""
+        record, steps = self._held, self._steps
+        self._held, self._steps = None, 0
+        if record is None:
+            return []
+        return [{**record, STANDS_FOR: steps} if steps > 1 else record]
 
 
 def _thin(records: list[dict[str, Any]], quality: str) -> tuple[dict[str, Any], ...]:

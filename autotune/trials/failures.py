@@ -12,7 +12,6 @@ from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.core.trial import Failure, Outcome, Shortage, Status
 from autotune.inside.messages import GpuLostError
-from autotune.trials import failure_texts
 from autotune.trials.gpu_memory import GpuMemory
 from autotune.workloads.command.ending import CommandError, signal_name
 
@@ -20,28 +19,87 @@ from autotune.workloads.command.ending import CommandError, signal_name
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 # For our own files: syncing to a disk that has just turned read-only fails with EIO.
 OUR_DISK_ERRNOS = DISK_ERRNOS | {errno.EIO}
-_SQLITE_FAULTS = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,  # over a quota, among others
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_BUSY,
+_SQLITE_FAULTS = {  # SQLITE_IOERR: over a quota, among others
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY),
 }
-_SQLITE_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+SQLITE_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _LAST_LINE = re.compile(
     r"^(?:\w+\.)*(?P<name>_?[A-Z]\w*(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE
 )
 _TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
-_OOM_TYPES = {"OutOfMemoryError", "MemoryError"}
-_RESOURCES = "ResourceExhaustedError"  # TensorFlow's, of memory or something else
-_PANIC = "PanicException"  # of libraries in Rust
-_DIVERGED_TYPES = {"DivergedError", "FloatingPointError"}
 _TOO_MANY = "probably too many processes or threads for this user or container (see `ulimit -u`)"
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server has died
-_LOADER_DIED = 127  # the dynamic loader's exit code if it cannot go on
-_LONGEST = 300
+
+# Out-of-memory messages: of CUDA and what builds on it (NCCL, JAX, TensorFlow), the CPU allocator, the C
+# library, C++, a compiler, a loader's worker that ran out of memory or was killed for it, a command that was
+# killed, and /dev/shm.
+_OOM = re.compile(
+    r"(CUDA|HIP|XPU|MPS backend) out of memory"
+    r"|(CUDA|HIP|CUDA driver|Triton|NCCL)\b[^\n]{0,40}\b(error|Error)\b[^\n]{0,80}\bout of memory"
+    r"|CU(BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+    r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOCATION_FAILED"
+    r"|CUDNN_STATUS_\w+[^\n]*out of memory"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|Cuda failure (\d+ )?'out of memory'"
+    r"|RESOURCE_EXHAUSTED: [^\n]*([Oo]ut of memory|[Ff]ailed to allocate)"
+    r"|OOM when allocating|[Ff]ailed to allocate memory \[Op:"
+    r"|NVML_SUCCESS == [^\n]{0,120}INTERNAL ASSERT FAILED[^\n]{0,120}CUDACachingAllocator"
+    r"|can't allocate memory|[Cc]annot allocate memory(?! in static TLS block)"
+    r"|DefaultCPUAllocator: not enough memory|OpenBLAS error: Memory allocation still failed"
+    r"|Could not allocate memory (for|to change) Tensor"
+    r"|std::bad_alloc"
+    r"|[Oo]ut of memory allocating \d+ bytes"
+    r"|Caught \w*MemoryError in "
+    r"|DataLoader worker \(pid[^)]*\) is killed by signal: (Killed|Bus error)"
+    r"|command \(pid \d+\) is killed by signal: Killed"
+    r"|insufficient shared memory"
+    r"|(shared memory|/torch_)[^\n]*No space left on device"
+)
+# Other failures for lack of memory under a cap, imports included; without a cap they have other causes.
+_CAPPED = re.compile(
+    r"could not (create|execute) a primitive"
+    r"|(failed to map segment from shared object|cannot map zero-fill pages)(?!:)"
+    r"|Unable to (create type object|instantiate PyTypeObject)"
+)
+# The kernel refuses a thread or a process: too many of them, unless a cap leaves no memory for its stack.
+_THREADS = re.compile(
+    r"can't start new thread|pthread_create\b[^\n]*(failed|Resource temporarily unavailable)"
+    r"|[Tt]hread creation failed: Resource temporarily unavailable|code: 11, kind: WouldBlock"
+    r"|[Ff]ork: (retry: )?Resource temporarily unavailable|[Cc](annot|an't) fork\b"
+    r"|(what\(\): +|\A)Resource temporarily unavailable\b"
+)
+# A GPU library that cannot be initialized: for lack of memory, unless there was enough.
+_HANDLE = re.compile(r"CUBLAS_STATUS_NOT_INITIALIZED when calling `cublas(Lt)?Create")
+# Errors of GPU libraries for lack of memory, among many other causes.
+_ENGINE = re.compile(
+    r"unable to find an engine to execute this computation|No valid engine configs"
+    r"|CUDNN_STATUS_NOT_INITIALIZED|CU(BLAS|DNN|SOLVER)_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)"
+)
+_OF_GPU = re.compile(r"\b(CUDA|Cuda|Triton)|CU(BLAS|DNN|SPARSE|SOLVER|FFT)_|NVML_")
+_ASKED = re.compile(r"Tried to allocate (\d+(?:\.\d+)? [KMGT]iB)")
+# The memory that ran out is the host's, shared with the loader's workers, not the training process's own. A
+# loader pins the host's memory by CUDA, whose error is that of a full GPU.
+_SHARED = re.compile(r"DataLoader worker|shared memory|/torch_|killed by |pin memory thread")
+_KILLED_WORKER = re.compile(r"(DataLoader worker|command) \(pid[^)]*\) is killed by signal: Killed")
+# Errors of the links between GPUs.
+_NCCL = re.compile(
+    r"\bNCCL\b[^\n]*\b([Ee]rror|timed? ?out)|nccl(System|Remote|Internal|UnhandledCuda)Error"
+    r"|collective operation timeout"
+)
+# Transient faults, which another attempt may not meet: of these links, a kernel launch, a disk or network
+# behind the data, or one of the loader's workers.
+_PASSING = re.compile(
+    rf"{_NCCL.pattern}"
+    r"|CUDA error: (unspecified launch failure|the launch timed out|unknown error|uncorrectable ECC error)"
+    r"|CUBLAS_STATUS_EXECUTION_FAILED|CUDNN_STATUS_EXECUTION_FAILED"
+    r"|DataLoader worker \(pid(\(s\))?[^)]*\) (exited unexpectedly|is killed by signal)"
+    r"|DataLoader timed out"
+    r"|Input/output error|Stale file handle|Transport endpoint is not connected|Remote I/O error"
+    r"|Connection (reset|refused|aborted|timed out)|Connection broken|Remote end closed connection"
+    r"|Temporary failure in name resolution|Read timed out|Network is unreachable"
+)
 
 
 def failure(kind: Failure, reason: str, shortage: Shortage | None = None) -> Outcome:
@@ -61,14 +119,8 @@ def killed_process(what: str) -> Outcome:
     )
 
 
-def memory_limit_exceeded(held_bytes: int, limit_bytes: int) -> Outcome:
-    """Returns the outcome of a trial whose processes together exceed its memory limit."""
-    size, limit = units.format_bytes(held_bytes), units.format_bytes(limit_bytes)
-    return failure(Failure.OOM, f"its processes held {size} together; its limit is {limit}", Shortage.MACHINE)
-
-
 def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())[:_LONGEST]
+    return " ".join(printable(text).split())[:300]
 
 
 def from_exception(
@@ -83,8 +135,8 @@ def from_exception(
     kinds = [(cause, _kind(cause, capped, leaves_no_stack, gpu)) for cause in chain(error)]
     causes = {kind: cause for cause, kind in reversed(kinds)}
     if isinstance(error, GpuLostError):  # before the trial allocates: an OOM is due to others
-        is_full = Failure.OOM in causes
         text = _text(error)
+        is_full = Failure.OOM in causes
         return lost_attempt(text) if is_full else Outcome(Status.INTERRUPTED, reason=_one_line(text))
     if Failure.OOM in causes and _is_caused_by_others(_text(causes[Failure.OOM]), gpu):
         return lost_attempt(f"others have taken the GPU's memory: {_line(error)}")
@@ -99,24 +151,21 @@ def from_exception(
         )
     if any(_is_refused_a_process(cause) for cause in chain(error)):
         return failure(Failure.ERROR, f"{_TOO_MANY}: {_line(error)}")
-    is_passing = any(failure_texts.PASSING.search(_line(cause)) for cause in chain(error))
+    is_passing = any(_PASSING.search(_line(cause)) for cause in chain(error))
     return replace(failure(Failure.ERROR, _line(error)), is_passing=is_passing)
 
 
 def from_traceback(text: str) -> Outcome:
     """Returns the outcome of a printed error, which is out of memory if the error or a cause says so."""
-    outcomes = [from_exception(error, capped=False) for error in _printed_errors(text)]
-    last = outcomes[-1] if outcomes else failure(Failure.ERROR, text)
-    return next((outcome for outcome in outcomes if outcome.failure is Failure.OOM), last)
-
-
-def _printed_errors(text: str) -> Iterator[BaseException]:
-    """Yields the errors in a printed traceback, causes first; an unknown type may be from PyTorch."""
-    for line in _LAST_LINE.finditer(text):
+    outcome = failure(Failure.ERROR, text)
+    for line in _LAST_LINE.finditer(text):  # causes first; an unknown type may be from PyTorch
         is_memory_error = line["name"].endswith("MemoryError")  # NumPy's is _ArrayMemoryError
         known = MemoryError if is_memory_error else getattr(builtins, line["name"], RuntimeError)
         base = known if known in {*_TYPES_TOLD_BY_TEXT, MemoryError} else Exception
-        yield type(line["name"], (base,), {})(line["text"] or "")
+        outcome = from_exception(type(line["name"], (base,), {})(line["text"] or ""), capped=False)
+        if outcome.failure is Failure.OOM:
+            break
+    return outcome
 
 
 def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
@@ -128,17 +177,11 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
     return None
 
 
-def study_fault(error: BaseException) -> str | None:
-    """Returns SQLite's message if it cannot use its file: disk full, no permission, locked."""
-    return _sqlite_message(error, _SQLITE_FAULTS)
+def study_fault(error: BaseException, codes: Set[int] = _SQLITE_FAULTS) -> str | None:
+    """Returns SQLite's message if its code is in `codes`, by default if it cannot use its file.
 
-
-def study_damage(error: BaseException) -> str | None:
-    """Returns SQLite's message if the study's database is corrupt."""
-    return _sqlite_message(error, _SQLITE_DAMAGE)
-
-
-def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
+    Reasons for that are a full disk, a missing permission, and a lock.
+    """
     for cause in chain(error):
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
         if isinstance(cause, sqlite3.Error) and code in codes:
@@ -148,9 +191,9 @@ def _sqlite_message(error: BaseException, codes: Set[int]) -> str | None:
 
 def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
     """Returns True if the text says that a GPU lacks memory that other processes took from the trial."""
-    if gpu is None or not failure_texts.OF_GPU.search(text) or failure_texts.SHARED.search(text):
+    if gpu is None or not _OF_GPU.search(text) or _SHARED.search(text):
         return False
-    asked = failure_texts.ASKED.search(text)
+    asked = _ASKED.search(text)
     try:
         return gpu.is_taken_by_others(units.size_bytes(asked[1]) if asked else 0)
     except InputError:  # not a size, or one out of range
@@ -161,17 +204,23 @@ def _is_refused_a_process(error: BaseException) -> bool:
     """Returns True if the kernel has refused a thread or a process; a fork's error names no file."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.EAGAIN and error.filename is None
-    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or _PANIC in _class_names(error)
-    return is_told_by_text and failure_texts.THREADS.search(_text(error)) is not None
+    # PanicException is raised by libraries in Rust.
+    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or "PanicException" in _class_names(error)
+    return is_told_by_text and _THREADS.search(_text(error)) is not None
 
 
 def _kind(error: BaseException, capped: bool, leaves_no_stack: bool, gpu: GpuMemory | None) -> Failure:
     """Classifies the error by itself, without its causes."""
     if leaves_no_stack and _is_refused_a_process(error):
         return Failure.OOM
-    if _is_out_of_memory(error, capped) or (isinstance(error, RuntimeError) and _is_short(_text(error), gpu)):
+    text, is_short = _text(error), gpu is not None and gpu.is_short
+    is_ambiguous = isinstance(error, RuntimeError)
+    if _is_out_of_memory(error, text, capped) or (is_ambiguous and is_short and _ENGINE.search(text)):
         return Failure.OOM
-    return Failure.DIVERGED if _class_names(error) & _DIVERGED_TYPES else Failure.ERROR
+    if is_ambiguous and (is_short or gpu is None) and _HANDLE.search(text):
+        return Failure.OOM
+    has_diverged = _class_names(error) & {"DivergedError", "FloatingPointError"}
+    return Failure.DIVERGED if has_diverged else Failure.ERROR
 
 
 def _line(error: BaseException) -> str:
@@ -180,37 +229,32 @@ def _line(error: BaseException) -> str:
     return ": ".join(filter(None, (type(error).__name__, _text(error))))
 
 
-def _is_out_of_memory(error: BaseException, capped: bool) -> bool:
+def _is_out_of_memory(error: BaseException, text: str, capped: bool) -> bool:
     """Judges an error by its type if that is specific, else (C++ code, the loader) by its text.
 
     The text of other types is no evidence: a ValueError may well mention memory.
     """
-    if _class_names(error) & _OOM_TYPES:
+    names = _class_names(error)
+    if names & {"OutOfMemoryError", "MemoryError"}:
         return True
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
-    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or _RESOURCES in _class_names(error)
-    return is_told_by_text and _out_of_memory_text(_text(error), capped) is not None
+    # TensorFlow's ResourceExhaustedError is about memory or something else.
+    is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or "ResourceExhaustedError" in names
+    return is_told_by_text and _out_of_memory_text(text, capped) is not None
 
 
 def _out_of_memory_text(text: str, capped: bool) -> str | None:
     """Returns the part of `text` that reports an out-of-memory, None if there is none."""
-    match = failure_texts.OOM.search(text) or (failure_texts.CAPPED.search(text) if capped else None)
+    match = _OOM.search(text) or (_CAPPED.search(text) if capped else None)
     return match and match[0]
-
-
-def _is_short(text: str, gpu: GpuMemory | None) -> bool:
-    """Returns True if an ambiguous error is about memory, judged by the state of the GPU memory."""
-    if failure_texts.HANDLE.search(text):
-        return gpu is None or gpu.is_short
-    return gpu is not None and gpu.is_short and failure_texts.ENGINE.search(text) is not None
 
 
 def _shortage(text: str) -> Shortage | None:
     """Returns whose memory ran out, judged by torch's message."""
-    if failure_texts.KILLED_WORKER.search(text):
+    if _KILLED_WORKER.search(text):
         return Shortage.KILLED_WORKER
-    return Shortage.MACHINE if failure_texts.SHARED.search(text) else None
+    return Shortage.MACHINE if _SHARED.search(text) else None
 
 
 def _text(error: BaseException) -> str:
@@ -294,13 +338,13 @@ def from_exit(
     if code in {-signal.SIGKILL, _SERVER_DIED}:
         return lost_attempt(what)
     oom = _out_of_memory_text(last_words, capped)
-    if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, _LOADER_DIED}:
-        is_hosts = code < 0 and not failure_texts.OF_GPU.search(oom)
+    if oom and code in {-signal.SIGABRT, -signal.SIGBUS, 1, 127}:  # 127: the dynamic loader gave up
+        is_hosts = code < 0 and not _OF_GPU.search(oom)
         return failure(Failure.OOM, f"{what}: {oom}", Shortage.MACHINE if is_hosts else _shortage(oom))
-    if code in {-signal.SIGABRT, -signal.SIGINT, 1} and (refused := failure_texts.THREADS.search(last_words)):
+    if code in {-signal.SIGABRT, -signal.SIGINT, 1} and (refused := _THREADS.search(last_words)):
         if capped and cap_share >= _CAP_GONE_SHARE:
             return failure(Failure.OOM, f"{what}: {refused[0]}")
         return failure(Failure.ERROR, f"{_TOO_MANY}: {what}: {refused[0]}")
-    if code == -signal.SIGABRT and (nccl_error := failure_texts.NCCL.search(last_words)):
+    if code == -signal.SIGABRT and (nccl_error := _NCCL.search(last_words)):
         return replace(failure(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
     return failure(Failure.ERROR, what)

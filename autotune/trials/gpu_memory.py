@@ -2,11 +2,6 @@
 
 from dataclasses import dataclass
 
-# Less than this share of a GPU free: libraries ask for more at once, and fail with obscure errors.
-_SHORT_SHARE = 0.05
-_FULL_SHARE = 0.95  # of the allocator's cap
-_OWN_GROWTH_BYTES = 512 * 2**20  # a process loads that much in kernels and handles while it trains
-
 
 @dataclass(frozen=True)
 class GpuMemory:
@@ -21,12 +16,12 @@ class GpuMemory:
 
     @property
     def is_short(self) -> bool:
-        """True if there is a sign that memory was short, whatever the error says."""
-        return (
-            self.refusals > 0
-            or self.free_bytes < _SHORT_SHARE * self.total_bytes
-            or self.reserved_bytes > _FULL_SHARE * self.allowed_bytes
-        )
+        """True if there is a sign that memory was short, whatever the error says.
+
+        With less than 5% of a GPU free, libraries ask for more at once, and fail with obscure errors.
+        """
+        is_full = self.reserved_bytes > 0.95 * self.allowed_bytes
+        return self.refusals > 0 or self.free_bytes < 0.05 * self.total_bytes or is_full
 
     def is_taken_by_others(self, asked_bytes: int) -> bool:
         """Returns True if an allocation of `asked_bytes` failed because others took the trial's memory.
@@ -37,4 +32,4 @@ class GpuMemory:
         elsewhere_bytes = self.total_bytes - self.free_bytes - self.reserved_bytes
         grown_bytes = elsewhere_bytes - self.elsewhere_before_bytes
         is_within = self.reserved_bytes + asked_bytes <= self.allowed_bytes
-        return is_within and grown_bytes > _OWN_GROWTH_BYTES
+        return is_within and grown_bytes > 512 * 2**20  # it loads that much in kernels and handles

@@ -54,9 +54,6 @@ class Least:
     steps: int
 
 
-_TOGETHER = Least(racing.TURN_S, 5)
-_APART = Least(10.0, 10)  # if every turn starts its process anew
-
 Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
 
 
@@ -87,7 +84,8 @@ class _Member:
         begun_s, fewest = time.monotonic(), steps_to_start(self._order.settings) + 1
         yield from self._run(child, steps=fewest)
         if self._steps_taken() < fewest:
-            raise self._failed("the workload ended by itself before it was warmed up")
+            fault = "the workload ended by itself before it was warmed up"
+            raise self._ended(failures.failure(Failure.ERROR, fault))
         self._counted(begun_s, ready=0)
         return child
 
@@ -102,7 +100,8 @@ class _Member:
             yield from self._run(child, seconds=min(60.0, self._turn_s() * 2**tried))
             if steps := self._counted(begun_s, self._ready):
                 return steps
-        raise self._failed(f"no whole step in a turn, {_TRIES} times in a row")
+        fault = f"no whole step in a turn, {_TRIES} times in a row"
+        raise self._ended(failures.failure(Failure.ERROR, fault))
 
     def _turn_s(self) -> float:
         """Returns the seconds of a turn, with an extra step, because a turn starts and ends within a step."""
@@ -149,9 +148,6 @@ class _Member:
             self._order.number, round_number, samples, seconds, len(steps), outside_s, unsure, launch
         )
 
-    def _failed(self, reason: str) -> _EndedError:
-        return self._ended(failures.failure(Failure.ERROR, reason))
-
     def _ended(self, outcome: Outcome) -> _EndedError:
         return _EndedError(replace(outcome, reason=f"trial {self._order.number}: {outcome.reason}"))
 
@@ -176,7 +172,8 @@ class Race:
         self._rounds: TextIO | None = None
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
-        least = least or (_TOGETHER if order.together else _APART)
+        # Longer if every turn starts its process anew.
+        least = least or (Least(racing.TURN_S, 5) if order.together else Least(10.0, 10))
         self._members = {racer.order.number: _Member(racer, server, least) for racer in order.members}
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()

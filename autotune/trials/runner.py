@@ -27,7 +27,7 @@ from autotune.system.cgroup import MemoryGroup
 from autotune.trials import failures
 from autotune.trials.cuda import Cuda
 from autotune.trials.order import Order
-from autotune.trials.sending import HostMemory, RecordFigures, RecordSender, limit_memory, send
+from autotune.trials.sending import RecordSender, limit_memory, send
 from autotune.workloads import registry
 from autotune.workloads.base import Fit
 
@@ -61,7 +61,7 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
             guard = _become_independent(output)
             fit = registry.load(order.workload).fit
             gpus.open()
-            count = RecordSender(order, messages, RecordFigures(gpus, HostMemory(order)))
+            count = RecordSender(order, messages, gpus)
             outcome = _drive(fit, order, count, give_up)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             outcome = _failed(error, order, gpus)

@@ -36,12 +36,16 @@ class _DivergedError(FloatingPointError):
 class RecordSender:
     """Checks the records of a workload, adds figures of the process, and sends them."""
 
-    def __init__(self, order: Order, messages: BinaryIO, watch: "RecordFigures") -> None:
+    def __init__(self, order: Order, messages: BinaryIO, gpus: Cuda) -> None:
         self._quality, self._unit = order.metric.name, order.metric.unit
-        self._messages, self._watch = messages, watch
+        self._messages, self._gpus, self._host = messages, gpus, HostMemory(order)
         self._records = self._samples = self._non_finite = 0
         self._last_s = _clock_s()
-        self._held: dict[str, Any] = {}  # memory figures last reported by the process that trains
+        self._compilations = compilations()
+        self._flops = StepFlops()
+        self._flops.attach()
+        self._held, self._held_s = dict[str, int](), -math.inf  # memory of this process, and when it was read
+        self._reported: dict[str, Any] = {}  # memory last reported by the process that trains
 
     def _check(self, record: object) -> dict[str, Any]:
         """Returns a copy of a record, which must be a mapping that counts its work under the key `unit`.
@@ -73,25 +77,44 @@ class RecordSender:
 
     def count_yielded(self, yielded: Mapping[str, Any]) -> None:
         """Counts a record that came now; a stamped one has the time and the figures of another process."""
+        self._gpus.open()
         if isinstance(yielded, Stamped):
-            figures = self._watch.memory()
-            self._held |= {name: yielded[name] for name in figures if name in yielded}
+            if _clock_s() - self._held_s >= 1.0:  # exact enough if another process trains
+                self._held, self._held_s = self._memory(), _clock_s()
+            figures = self._held
+            self._reported |= {name: yielded[name] for name in figures if name in yielded}
             marks = {name: yielded[name] for name in (COMPILING, QUEUED) if name in yielded}
             stands_for = {STANDS_FOR: yielded.steps} if yielded.steps > 1 else {}
-            self._send(yielded.at_s, {**self._check(yielded), **figures, **self._held, **marks, **stands_for})
+            record = {**self._check(yielded), **figures, **self._reported, **marks, **stands_for}
+            self._send(yielded.at_s, record)
             return
-        at_s, figures = self._watch.at_step_end()
-        self._send(at_s, {**self._check(yielded), **figures})
+        is_queued = not self._gpus.has_settled()
+        at_s, figures = _clock_s(), self._figures()
+        self._send(at_s, {**self._check(yielded), **figures, **({QUEUED: True} if is_queued else {})})
 
     def count_reported(self, values: Mapping[str, Any], at_s: float, is_queued: bool) -> None:
         """Counts a record reported at `at_s`; `is_queued`: the GPU had not finished the step by then."""
-        record = {**self._check(values), **self._watch.figures(at_s)}
+        record = {**self._check(values), **self._figures(at_s)}
         self._send(at_s, record | {QUEUED: True} if is_queued else record)
+
+    def _memory(self) -> dict[str, int]:
+        return self._gpus.figures() or self._host.figures()
+
+    def _figures(self, until_s: float = math.inf) -> dict[str, Any]:
+        """Returns figures of the process, and of its steps up to `until_s`, without waiting for the GPU."""
+        self._gpus.open()
+        self._flops.attach()
+        before, self._compilations = self._compilations, compilations()
+        figures = {**self._memory(), **self._flops.take(until_s)}
+        return {**figures, COMPILING: True} if self._compilations != before else figures
 
     def _send(self, at_s: float, record: dict[str, Any]) -> None:
         """Sends a record; its timestamp is clipped to lie between the previous one and now."""
-        if self._quality in record:  # slow, but rare, and the step after it is not counted
-            record |= self._watch.note_evaluation()
+        if self._quality in record:
+            self._gpus.pace.evaluated()
+            # Slow to query, but evaluations are rare, and the step after one is not counted.
+            if context_bytes := self._gpus.context_bytes():
+                record["memory_context_bytes"] = context_bytes
         self._last_s = min(max(at_s, self._last_s), _clock_s())
         send(self._messages, {**record, "at_s": self._last_s})
 
@@ -101,46 +124,6 @@ class RecordSender:
         if not self._records:
             return failures.failure(Failure.ERROR, without_records)
         return Outcome(Status.COMPLETED)
-
-
-class RecordFigures:
-    """Reads the figures of the process with each record."""
-
-    def __init__(self, gpus: Cuda, memory: "HostMemory") -> None:
-        self._gpus, self._memory = gpus, memory
-        self._compilations = compilations()
-        self._flops = StepFlops()
-        self._flops.attach()
-        self._held: Mapping[str, Any] = {}
-        self._held_s = -math.inf
-
-    def at_step_end(self) -> tuple[float, Mapping[str, Any]]:
-        """Returns the time and the figures of the process, marked if the GPU has not finished the step."""
-        self._gpus.open()
-        is_queued = not self._gpus.has_settled()
-        at_s, figures = _clock_s(), self.figures()
-        return at_s, {**figures, QUEUED: True} if is_queued else figures
-
-    def memory(self) -> Mapping[str, Any]:
-        """Returns the memory of the process, at most a second old: exact enough if another process trains."""
-        self._gpus.open()
-        if _clock_s() - self._held_s >= 1.0:
-            self._held, self._held_s = self._gpus.figures() or self._memory.figures(), _clock_s()
-        return self._held
-
-    def figures(self, until_s: float = math.inf) -> dict[str, Any]:
-        """Returns figures of the process, and of its steps up to `until_s`, without waiting for the GPU."""
-        self._gpus.open()
-        self._flops.attach()
-        before, self._compilations = self._compilations, compilations()
-        figures = {**(self._gpus.figures() or self._memory.figures()), **self._flops.take(until_s)}
-        return {**figures, COMPILING: True} if self._compilations != before else figures
-
-    def note_evaluation(self) -> dict[str, int]:
-        """Returns the process's GPU memory outside its allocator, which is slow to query."""
-        self._gpus.pace.evaluated()
-        context_bytes = self._gpus.context_bytes()
-        return {"memory_context_bytes": context_bytes} if context_bytes else {}
 
 
 class HostMemory:

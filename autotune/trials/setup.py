@@ -21,10 +21,6 @@ from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer, TrialLim
 from autotune.workloads.base import Workload
 
 TIMES_TO_TARGET = 8  # as many samples as the baseline; a trial that cannot win is beaten on time before that
-_FEWEST_EVALUATIONS = 4  # evaluations before a trial can count as having learnt
-_RACE_APART_S = 1800.0  # the longest race if every turn starts a process
-_ROOM_SHARE = 0.9  # usable share of the memory, because peaks vary between runs
-_TIMES_IN_RACE = 20  # length of a member in lengths of a trial; a race lasts at most four of these
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ class Setup:
                 order.ends,
                 samples=self.space.samples(trial.config) * (TIMES_TO_TARGET if races_to_target else 1),
                 target=goal.aim if races_to_target else None,
-                until_learnt=_FEWEST_EVALUATIONS if learns_on else 0,
+                until_learnt=4 if learns_on else 0,  # evaluations, before a trial can count as having learnt
                 until_timed=objective.ends_once_timed(trial, goal),
             ),
             threshold_file=str(self.session.threshold_file) if can_be_beaten else None,
@@ -207,11 +203,11 @@ class Setup:
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
         orders = []
         for member in members:
-            longer = lengths.endless(self.space, member.config, _TIMES_IN_RACE)
+            longer = lengths.endless(self.space, member.config, 20)  # a race lasts at most four trials
             files, number = place.member(member.number), member.number
             order = self._training.order(longer, files, number=number, samples=NEVER, evaluations=1)
             orders.append(replace(order, ends=Ends(NEVER)))
-        if together:
+        if together and self.hardware.gpus:
             orders = self._capped_together(orders, members)
         return RaceOrder(
             number=trial.number,
@@ -221,7 +217,8 @@ class Setup:
                 for order, member in zip(orders, members, strict=True)
             ),
             together=together,
-            most_s=racing.most_s(t.seconds for t in members) if together else _RACE_APART_S,
+            # If every turn starts a process, half an hour.
+            most_s=racing.most_s(t.seconds for t in members) if together else 1800.0,
             stop_file=str(self.session.stop_file),
             identity=self.session.identity_of(trial),
         )
@@ -235,13 +232,11 @@ class Setup:
         if any(gpu.exclusive for gpu in self.hardware.gpus):
             return False
         peaks = [_held_bytes(trial) for trial in members]
-        room_bytes = self._race_room_bytes(members)
-        return None not in peaks and sum(peak or 0 for peak in peaks) <= _ROOM_SHARE * room_bytes
+        room_bytes = 0.9 * self._race_room_bytes(members)  # because peaks vary between runs
+        return None not in peaks and sum(peak or 0 for peak in peaks) <= room_bytes
 
     def _capped_together(self, orders: Sequence[Order], members: Sequence[Trial]) -> list[Order]:
         """Returns the orders of members that share a GPU, each capped in proportion to its known peak."""
-        if not self.hardware.gpus:
-            return list(orders)
         peaks, room_bytes = [_held_bytes(trial) or 0 for trial in members], self._race_room_bytes(members)
         capped = []
         for order, peak in zip(orders, peaks, strict=True):

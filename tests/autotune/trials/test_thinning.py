@@ -5,8 +5,8 @@ import random
 import pytest
 
 from autotune.core.measurement import Metric
+from autotune.trials.attempt import Thinner
 from autotune.trials.progress import Progress
-from autotune.trials.thinning import Thinner
 
 HOUR_S = 3600.0
 
