@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from autotune.inside.site import autotune_gpu
+from autotune.inside.site import autotune_figures
 from autotune.inside.site import autotune_wire as wire
 
-_wire, _pace = wire.Wire(), autotune_gpu.Pace()
+_wire, _pace = wire.Wire(), autotune_figures.Pace()
 
 
 def report(**record: Any) -> None:

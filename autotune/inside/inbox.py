@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,16 +47,16 @@ def trial_environment(
     `samples`, counted in `unit`, is the length of the trial; 0 if it ends by itself, as a `whole` training
     may. `memory_cap_bytes` is the allocator's cap on each of its `gpus`; None: no cap.
     """
-    cap = {} if memory_cap_bytes is None else {wire.MEMORY_CAP_BYTES: str(memory_cap_bytes)}
-    return {
+    variables = {
         wire.WORKDIR: str(workdir.absolute()),
         wire.SETTINGS: json.dumps(dict(settings)),
-        **({wire.TRIAL_SAMPLES: str(samples)} if samples else {}),
+        wire.TRIAL_SAMPLES: str(samples or ""),
         wire.UNIT: unit,
-        **({wire.WHOLE: "1"} if whole else {}),
-        **cap,
-        **({wire.GPUS: str(gpus)} if gpus else {}),
+        wire.WHOLE: "1" if whole else "",
+        wire.MEMORY_CAP_BYTES: "" if memory_cap_bytes is None else str(memory_cap_bytes),
+        wire.GPUS: str(gpus or ""),
     }
+    return {name: value for name, value in variables.items() if value}
 
 
 class Inbox:
@@ -133,7 +134,13 @@ class Inbox:
                 self._hear(0)
                 pause_s = _pause_s(pause_s, len(self._held), looked_s - before_s)
                 self._publish(looked_s)
-            self._sweep()
+            # What was sent until now, and no more than that from clients that keep sending.
+            self._accept_all()
+            for client in list(self._clients):
+                for _ in range(_SWEEP_CHUNKS):
+                    if not self._read(client):
+                        break
+            self._publish(math.inf)
         for end in (self._server, self._woken, *self._clients):
             end.close()
 
@@ -154,36 +161,22 @@ class Inbox:
             self._heard_s = known_s
             self._has_heard.notify_all()
 
-    def _sweep(self) -> None:
-        """Reads what was sent until now, and no more than that from clients that keep sending."""
-        self._accept_all()
-        for client in list(self._clients):
-            for _ in range(_SWEEP_CHUNKS):
-                if not self._read(client):
-                    break
-        self._publish(math.inf)
-
     def _accept_all(self) -> None:
-        while self._accept():
-            pass
-
-    def _accept(self) -> bool:
-        """Accepts a client; returns False if none is waiting."""
-        try:
-            client, _ = self._server.accept()
-        except BlockingIOError:
-            return False
-        except OSError:  # out of descriptors, say; the client stays in the queue
-            time.sleep(_WAIT_S)
-            return False
-        client.setblocking(False)
-        self._selector.register(client, selectors.EVENT_READ, lambda: self._read(client))
-        with self._lock:
-            self._clients[client] = LineReader(wire.LONGEST_BYTES)
-            if self._is_stopping:
-                _tell(client)
-        self._read(client)
-        return True
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of descriptors, say; the client stays in the queue
+                time.sleep(_WAIT_S)
+                return
+            client.setblocking(False)
+            self._selector.register(client, selectors.EVENT_READ, partial(self._read, client))
+            with self._lock:
+                self._clients[client] = LineReader(wire.LONGEST_BYTES)
+                if self._is_stopping:
+                    _tell(client)
+            self._read(client)
 
     def _read(self, client: socket.socket) -> bool:
         """Reads from `client`; returns True if there may be more."""
@@ -196,14 +189,11 @@ class Inbox:
         messages, now_s = map(parse, self._clients[client].add(chunk)), _clock_s()
         self._held += [one._replace(at_s=min(one.at_s, now_s)) for one in messages if one is not None]
         if not chunk:
-            self._forget(client)
+            self._selector.unregister(client)
+            with self._lock:
+                del self._clients[client]
+            client.close()
         return bool(chunk)
-
-    def _forget(self, client: socket.socket) -> None:
-        self._selector.unregister(client)
-        with self._lock:
-            del self._clients[client]
-        client.close()
 
 
 class LineReader:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from autotune.inside.messages import GpuLostError
-from autotune.inside.site import autotune_gpu
+from autotune.inside.site import autotune_figures
 from autotune.inside.site.autotune_figures import of_allocator
 from autotune.system import devices
 from autotune.trials.gpu_memory import GpuMemory
@@ -23,7 +23,7 @@ class Cuda:
         self._gpus, self._cap_bytes = math.ceil(gpus), cap_bytes
         self._torch: Any = None
         self._before_bytes: list[int] = []
-        self.pace = autotune_gpu.Pace()  # whether the GPU keeps up with the steps
+        self.pace = autotune_figures.Pace()  # whether the GPU keeps up with the steps
 
     def open(self) -> None:
         """Checks that the GPUs are there and caps them; call it again until torch is loaded.
@@ -44,7 +44,7 @@ class Cuda:
         if (count := torch.cuda.device_count()) < self._gpus:
             raise RuntimeError(f"it finds {count} of {self._gpus}")
         if self._cap_bytes is not None:
-            autotune_gpu.cap(torch.cuda, self._cap_bytes, range(count))
+            autotune_figures.cap(torch.cuda, self._cap_bytes, range(count))
         memory = [torch.cuda.mem_get_info(index) for index in range(count)]
         self._before_bytes = [total_bytes - free_bytes for free_bytes, total_bytes in memory]
 
@@ -67,14 +67,14 @@ class Cuda:
         if self._torch is None:
             return {}
         cuda = self._torch.cuda
-        stats: dict[str, Any] = cuda.memory_stats_as_nested_dict(autotune_gpu.busiest(cuda))
+        stats: dict[str, Any] = cuda.memory_stats_as_nested_dict(autotune_figures.busiest(cuda))
         return stats
 
     def memory(self) -> GpuMemory | None:
         """Returns the state of the GPU memory, None if there is no GPU or it no longer answers."""
         with suppress(RuntimeError):
             if stats := self._stats():
-                gpu = autotune_gpu.busiest(self._torch.cuda)
+                gpu = autotune_figures.busiest(self._torch.cuda)
                 free_bytes, total_bytes = self._torch.cuda.mem_get_info(gpu)
                 return GpuMemory(
                     total_bytes=total_bytes,

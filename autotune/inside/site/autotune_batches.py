@@ -1,4 +1,7 @@
-"""Counts the samples and tokens of optimizer steps from the batches of data loaders. No torch, no clock."""
+"""Decides which optimizer calls are steps, and counts their samples and tokens. No torch, no clock.
+
+Counts come from the batches that data loaders have given.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,56 @@ _DEEPEST = 3
 _MOST_UNFED = 100  # consecutive steps without a new batch; with more, the data come from elsewhere
 _ROWS = 2  # dimensions of a mask of tokens; one with more says which tokens attend to which
 _STEADY = 3  # consecutive doubtful steps before the doubt is reported
+_OTHERS = 20  # consecutive passes that end in another optimizer's step: GANs make up to ten
+_UNSEEN = 16  # consecutive steps without a visible backward pass
+_BY_HAND = 10  # passes: some scripts make a few before training, to summarise the model, say
 _padding: list[int] = []  # the padding token, if known
+
+
+class Steps:
+    """Counts backward passes, and picks the optimizer whose calls are the training's steps.
+
+    That is the first optimizer that steps. Another takes its place if it is gone or no longer steps.
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self._leader: Any = lambda: None  # a weak reference to the optimizer whose steps count
+        self._ended_at = -1  # number of passes at the last step
+        self._others, self._other_at = 0, -1  # passes without the leader; the last of them
+        self._unseen = 0
+        self._has_optimizer = False
+
+    def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
+        """Calls an optimizer's `__init__`, and notes that the script has one."""
+        self._has_optimizer = True
+        init(*args, **kwargs)
+
+    def passed(self) -> bool:
+        """Notes the end of a backward pass; returns True if it is a step, because no optimizer exists."""
+        self.passes += 1
+        return not self._has_optimizer and self.passes >= _BY_HAND
+
+    def stepped(self, optimizer: Any) -> bool:
+        """Returns True if this call of an optimizer ends a step of the training.
+
+        A second call after the same pass does not: several optimizers that step within a pass, one for each
+        parameter, make one step. If passes are invisible (`torch.func`, a replayed CUDA graph), each call
+        counts.
+        """
+        self._has_optimizer = True
+        leader = self._leader()
+        if leader is not None and leader is not optimizer:
+            self._others += self._other_at != self.passes
+            self._other_at = self.passes
+            if self._others <= _OTHERS:
+                return False
+        self._leader = weakref.ref(optimizer)
+        self._unseen = self._unseen + 1 if self.passes == self._ended_at else 0
+        if 0 < self._unseen <= _UNSEEN and self.passes:
+            return False
+        self._ended_at, self._others = self.passes, 0
+        return True
 
 
 class Seen(NamedTuple):
@@ -31,7 +83,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._feeds: dict[Any, _Feed] = {}  # by weak references to loaders
+        self._feeds: Any = weakref.WeakKeyDictionary()  # a _Feed by loader
         self._counted: _Feed | None = None  # the feed of the last step
         self._passes = 0  # since the last step
         self._unfed = self._doubtful = 0  # consecutive steps
@@ -39,16 +91,15 @@ class Tally:
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
         """Counts a batch from an iterator of a loader."""
-        feed = self._feeds.get(weakref.ref(loader))
+        feed = self._feeds.get(loader)
         if feed is None:
-            feed = self._feeds[weakref.ref(loader, lambda gone: self._feeds.pop(gone, None))] = _Feed()
+            feed = self._feeds[loader] = _Feed()
         feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
         """Notes that an iterator of a loader is exhausted."""
-        feed = self._feeds.get(weakref.ref(loader))
-        if feed is not None:
-            feed.end(iterator)
+        if loader in self._feeds:
+            self._feeds[loader].end(iterator)
 
     def backward(self) -> None:
         """Notes that a backward pass begins."""

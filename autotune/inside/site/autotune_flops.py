@@ -43,22 +43,17 @@ class Flops:
 
     def stepped(self) -> dict[str, int]:
         """Returns the FLOPs of the step that just ended in this thread, {} if they were not counted."""
+        flops: dict[str, int] = {}
         if self.is_done:
-            return {}
+            return flops
         try:
-            flops = self._counted()
+            if self._mode is not None:
+                self._left -= 1
+                flops, self._mode = _leave(self._mode), None
+            if self._left:
+                self._mode = _entered()
         except Exception:  # noqa: BLE001 - a change in torch must not end a training
             self._left, flops = 0, {}
-        return flops
-
-    def _counted(self) -> dict[str, int]:
-        flops = {}
-        if self._mode is not None:
-            self._left -= 1
-            flops = _leave(self._mode)
-            self._mode = None
-        if not self.is_done:
-            self._mode = _entered()
         if self._mode is None:
             self._left = 0
         return flops
@@ -141,13 +136,11 @@ def _kind(torch: Any, name: str, args: Any) -> str:
         return "fp8"
     if dtype != "float32":
         return _KINDS.get(dtype, dtype)
-    is_cuda = tensor.device.type == "cuda"
-    return "tf32" if is_cuda and _allows_tf32(torch, is_convolution="conv" in name) else "fp32"
-
-
-def _allows_tf32(torch: Any, *, is_convolution: bool) -> bool:
-    backend = torch.backends.cudnn if is_convolution else torch.backends.cuda.matmul
+    if tensor.device.type != "cuda":
+        return "fp32"
+    backend = torch.backends.cudnn if "conv" in name else torch.backends.cuda.matmul
     try:
-        return bool(backend.allow_tf32)
+        is_tf32 = backend.allow_tf32
     except RuntimeError:  # set by the newer API, after which the older one raises
-        return str(backend.conv.fp32_precision if is_convolution else backend.fp32_precision) == "tf32"
+        is_tf32 = (backend.conv if "conv" in name else backend).fp32_precision == "tf32"
+    return "tf32" if is_tf32 else "fp32"

@@ -18,7 +18,7 @@ import autotune_wire
 from autotune_imports import After, attempt, replace
 from autotune_overrides import Overrides
 
-_LIGHTNING, _PYTORCH_LIGHTNING = "lightning.pytorch", "pytorch_lightning"
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _CHECKPOINT = "autotune.ckpt"
 _UNSAVED = "no checkpoint was saved"
 _SAVED_SHARE = 0.05  # largest share of a trial's time for checkpoints that only a kill would need
@@ -32,7 +32,7 @@ _begun: list[None] = []  # not empty once a fit has begun
 def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
     """Makes trainers take the search's arguments, and watches them if there is a tuner."""
     _wires[:] = [wire] if autotune_wire.SOCKET in os.environ else []
-    for package in (_LIGHTNING, _PYTORCH_LIGHTNING):
+    for package in _PACKAGES:
         after.do(f"{package}.trainer.trainer", functools.partial(_attach, overrides, package))
 
 
@@ -42,15 +42,14 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
     The data are a data module, a loader, or a pair of a training and a validation loader.
     """
     module, data, *rest = built
-    quiet = _QUIET if _is_in_trial() else {}
-    trainer = rest[0] if rest else _trainer_of(module)(**{**quiet, **settings.get("trainer", {})})
+    if rest:
+        trainer = rest[0]
+    else:
+        base = next(cls for cls in type(module).__mro__ if cls.__name__ == "LightningModule")
+        package = next(one for one in _PACKAGES if base.__module__.startswith(f"{one}."))
+        quiet = _QUIET if _is_in_trial() else {}
+        trainer = sys.modules[package].Trainer(**{**quiet, **settings.get("trainer", {})})
     trainer.fit(module, *(data if isinstance(data, (tuple, list)) else (data,)))
-
-
-def _trainer_of(module: Any) -> Any:
-    names = [cls.__module__ for cls in type(module).__mro__ if cls.__name__ == "LightningModule"]
-    packages = [package for package in (_LIGHTNING, _PYTORCH_LIGHTNING) if names[0].startswith(package + ".")]
-    return sys.modules[packages[0]].Trainer
 
 
 def _attach(overrides: Overrides, package: str, module: Any) -> None:
@@ -60,7 +59,9 @@ def _attach(overrides: Overrides, package: str, module: Any) -> None:
         takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
         given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
         if _wires:
-            given["default_root_dir"] = given.get("default_root_dir") or _directory()
+            # A directory of this process: `LightningCLI` refuses one that already contains its config.
+            own = os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
+            given["default_root_dir"] = given.get("default_root_dir") or own
             callbacks = given.get("callbacks") or []
             callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
             given["callbacks"] = [*callbacks, _callback(package)]
@@ -89,11 +90,6 @@ def _fit(fit: Any, *args: Any, **kwargs: Any) -> Any:
 def _is_in_trial() -> bool:
     """Returns True in a trial; False in a whole training, which is unchanged, or without a tuner."""
     return bool(_wires) and not autotune_wire.is_whole()
-
-
-def _directory() -> str:
-    """Returns this process's own directory: `LightningCLI` refuses one that already contains its config."""
-    return os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
 
 
 def _checkpoint() -> str:
@@ -151,7 +147,9 @@ class _LightningWatch:
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
         """Requests a validation at the end of a trial; if asked to stop, saves a checkpoint and exits."""
-        if _is_in_trial() and _is_over(trainer):
+        has_all_steps = 0 < trainer.max_steps <= trainer.global_step
+        is_last_epoch = 0 < (trainer.max_epochs or -1) <= trainer.current_epoch + 1
+        if _is_in_trial() and (has_all_steps or (is_last_epoch and bool(trainer.is_last_batch))):
             trainer.val_check_batch = 1
         if self._is_to_stop(trainer):
             attempt(self._save, trainer, _UNSAVED)
@@ -187,12 +185,6 @@ class _LightningWatch:
             _replace(part, _checkpoint())
         ended_s = _clock_s()
         self._save_again_s = ended_s + (ended_s - begun_s) / _SAVED_SHARE
-
-
-def _is_over(trainer: Any) -> bool:
-    has_all_steps = 0 < trainer.max_steps <= trainer.global_step
-    epochs = trainer.max_epochs or -1
-    return has_all_steps or (bool(trainer.is_last_batch) and 0 < epochs <= trainer.current_epoch + 1)
 
 
 def _replace(part: str, whole: str) -> None:

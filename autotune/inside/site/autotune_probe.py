@@ -12,15 +12,16 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_options
 import autotune_scores
 import autotune_wire
+from autotune_batches import Steps
 from autotune_imports import After, replace
 from autotune_options import SCALARS, flat
 from autotune_scores import numbers
-from autotune_steps import Steps
 
 _FIRST = 6  # steps whose loss is read, and whose modules are looked at
 _MOST_FILES = 200
@@ -99,21 +100,16 @@ def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None
 def _file_listener(notes: _Notes) -> Callable[[str, Any], None]:
     """Returns an audit hook that writes down the files that the script opens for writing, each once."""
     seen: set[str] = set()
-    is_inside = threading.local()
 
     def listen(event: str, args: Any) -> None:
-        if event != "open" or getattr(is_inside, "yes", False):
+        if event != "open":
             return
         path, mode, flags = args
         is_written = bool(set(mode or "") & set("wax+")) or bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
         if not is_written or not isinstance(path, str) or path in seen or len(seen) >= _MOST_FILES:
             return
-        is_inside.yes = True
-        try:
-            seen.add(path)
-            notes.write({"wrote": os.path.abspath(path)})  # noqa: PTH100 - a script may have no pathlib yet
-        finally:
-            is_inside.yes = False
+        seen.add(path)
+        notes.write({"wrote": os.path.abspath(path)})  # noqa: PTH100 - a script may have no pathlib yet
 
     return listen
 
@@ -163,21 +159,20 @@ class _Probe:
         torch = self._torch
         if not torch.is_grad_enabled() or not module.training:
             return
+        dtype: Any = None
         if torch.is_autocast_enabled():
-            self._note_type(torch.get_autocast_gpu_dtype())
+            dtype = torch.get_autocast_gpu_dtype()
         elif torch.is_autocast_cpu_enabled():
-            self._note_type(torch.get_autocast_cpu_dtype())
+            dtype = torch.get_autocast_cpu_dtype()
         tensor = next((one for one in args if isinstance(one, torch.Tensor) and one.dim()), None)
         if self._shape is None and tensor is not None:
             self._shape = list(tensor.shape)
             if not self._count:
                 self._notes.write({"device": tensor.device.type})
-            if not self._dtype:
-                own = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
-                self._note_type(own)
-
-    def _note_type(self, dtype: Any) -> None:
-        self._dtype = str(dtype).rpartition(".")[2]
+            if dtype is None and not self._dtype:
+                dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), tensor.dtype)
+        if dtype is not None:
+            self._dtype = str(dtype).rpartition(".")[2]
 
     def _backward(self, backward: Any, *args: Any, **kwargs: Any) -> None:
         if self._is_in_backward:
@@ -202,29 +197,16 @@ class _Probe:
 
     def _end_step(self, rates: list[float]) -> None:
         self._count += 1
-        step = {"at_s": _clock_s(), "rates": rates, "passes": self._passes, "shape": self._shape}
-        self._notes.write({"step": {**step, "dtype": self._dtype, "loss": self._loss, **self._loading()}})
+        step: dict[str, Any] = {"at_s": _clock_s(), "rates": rates, "passes": self._passes}
+        step.update(shape=self._shape, dtype=self._dtype, loss=self._loss)
+        if self._loader is not None:
+            step["loader"] = _settings_of(self._loader)
+        self._notes.write({"step": step})
         if self._count == 1:
             self._note_names()
         if self._count == _FIRST and self._handle is not None:
             self._handle.remove()
-        self._passes, self._shape, self._loss = 0, None, None
-
-    def _loading(self) -> dict[str, Any]:
-        """Returns the settings of the loader that the step drew from, {} if it drew from none."""
-        loader, self._loader = self._loader, None
-        if loader is None:
-            return {}
-        described = {
-            name: getattr(loader, name, None) for name in ("batch_size", "num_workers", "prefetch_factor")
-        }
-        sampler = getattr(loader, "batch_sampler", None)
-        described["batch_size"] = described["batch_size"] or getattr(sampler, "batch_size", None)
-        try:
-            described["batches"], described["items"] = len(loader), len(loader.dataset)
-        except TypeError:
-            described["batches"] = described["items"] = None
-        return {"loader": described}
+        self._passes, self._shape, self._loss, self._loader = 0, None, None, None
 
     def _note_names(self) -> None:
         """Writes down the scalars in the main module, and its configuration objects."""
@@ -236,6 +218,17 @@ class _Probe:
                 self._notes.write({"config": {"form": "--{name}={value}", "values": dict(flat(value))}})
             elif hasattr(value, "merge_from_list"):
                 self._notes.write({"config": {"form": "{name} {value}", "values": dict(flat(value))}})
+
+
+def _settings_of(loader: Any) -> dict[str, Any]:
+    names = ("batch_size", "num_workers", "prefetch_factor")
+    described: dict[str, Any] = {name: getattr(loader, name, None) for name in names}
+    described.update(batches=None, items=None)
+    sampler = getattr(loader, "batch_sampler", None)
+    described["batch_size"] = described["batch_size"] or getattr(sampler, "batch_size", None)
+    with suppress(TypeError):
+        described["batches"], described["items"] = len(loader), len(loader.dataset)
+    return described
 
 
 def _begin_batches(begin: Any, iterator: Any, loader: Any) -> None:

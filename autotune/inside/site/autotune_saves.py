@@ -12,6 +12,7 @@ import io
 import json
 import os
 import threading
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 _TAIL_BYTES = 2**18  # a file of torch.save ends with checksums of all its tensors
@@ -55,27 +56,14 @@ def digest(stream: Any) -> str:
     return checksum.hexdigest()
 
 
-def note(file: str, digest: str, counts: Counts) -> None:
-    """Appends a checkpoint to the notes in a single write, since several processes may save."""
-    line = json.dumps({"digest": digest, **counts._asdict()}) + "\n"
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
-
-
 def read_notes(file: str) -> dict[str, Counts]:
     """Returns all notes by digest, without lines cut short by a kill or a full disk."""
     notes = {}
-    try:
-        with open(file, encoding="utf-8") as lines:  # noqa: PTH123 - as above
-            for line in lines:
-                if line.endswith("}\n"):
-                    one = json.loads(line)
-                    notes[one["digest"]] = Counts(one["samples"], one["tokens"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    with suppress(OSError, ValueError, KeyError, TypeError), open(file, encoding="utf-8") as lines:  # noqa: PTH123
+        for line in lines:
+            if line.endswith("}\n"):
+                one = json.loads(line)
+                notes[one["digest"]] = Counts(one["samples"], one["tokens"])
     return notes
 
 
@@ -102,21 +90,16 @@ class Saving:
         return state_dict(*args, **kwargs)
 
     def save(self, save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        """Saves by `torch.save`, and notes how many samples were trained when writing began."""
-        seen = self._seen()
-        save(obj, f, *args, **kwargs)
-        if seen is not None:
-            record(self._workdir, f, seen)
-
-    def _seen(self) -> Counts | None:
-        """Returns the samples and tokens behind a file that this thread saves; None if unknown.
+        """Saves by `torch.save`, and notes how many samples were trained when writing began.
 
         In a thread or process that does not train, they are known if exactly one optimizer state is unsaved.
         """
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():
-            return self._now()
-        return snapshots[0] if len(snapshots) == 1 else None
+            snapshots = [self._now()]
+        save(obj, f, *args, **kwargs)
+        if len(snapshots) == 1:
+            record(self._workdir, f, snapshots[0])
 
     def _now(self) -> Counts:
         return Counts(self._total.samples, self._total.tokens)
@@ -124,8 +107,12 @@ class Saving:
 
 def record(workdir: str, target: Any, seen: Counts) -> None:
     """Notes the counts `seen` behind `target`, a path or an open file, for a trial that resumes from it."""
-    try:
-        if found := digest_of(target):
-            note(notes_file(workdir), found, seen)
-    except Exception:  # noqa: BLE001, S110 - a full disk or an odd file: the trial then restarts from scratch
-        pass
+    with suppress(Exception):  # a full disk or an odd file: the trial then restarts from scratch
+        if (found := digest_of(target)) is None:
+            return
+        line = json.dumps({"digest": found, **seen._asdict()}) + "\n"
+        descriptor = os.open(notes_file(workdir), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(descriptor, line.encode())  # at once, since several processes may save
+        finally:
+            os.close(descriptor)

@@ -20,23 +20,19 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable  # noqa: UP035 - for Python 3.8
 
-import autotune_cap
 import autotune_device
-import autotune_gpu
+import autotune_figures
 import autotune_lightning
-import autotune_model
 import autotune_output
 import autotune_overrides
 import autotune_scores
 import autotune_transformers
 import autotune_wire
-from autotune_batches import Seen, Tally, Total, count_tokens, size
-from autotune_figures import Figures, trained_parameters
+from autotune_batches import Seen, Steps, Tally, Total, count_tokens, size
 from autotune_flops import Flops
 from autotune_imports import After, replace
 from autotune_overrides import Overrides
 from autotune_saves import Saving
-from autotune_steps import Steps
 
 _LONGEST_MESSAGE = 10_000
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
@@ -50,8 +46,8 @@ def arm(after: After) -> None:
     """
     wire = autotune_wire.Wire()
     overrides = Overrides(wire)
-    for module in (autotune_overrides, autotune_model):
-        after.do("torch", functools.partial(module.attach, overrides=overrides))
+    for attach in (autotune_overrides.attach, autotune_overrides.attach_model):
+        after.do("torch", functools.partial(attach, overrides=overrides))
     begun = Seen(**json.loads(os.environ.get(autotune_wire.BEGUN) or '{"samples": 0}'))
     total = Total(os.environ.get(autotune_wire.UNIT, "samples"), begun)
     if autotune_wire.OVERRIDES in os.environ:  # commands without a framework are unchanged
@@ -75,13 +71,11 @@ def _telling(hook: Callable[..., Any], wire: autotune_wire.Wire) -> Callable[...
     """Returns an excepthook that tells the tuner about the exception before it calls `hook`."""
 
     def excepthook(kind: Any, error: Any, trace: Any) -> None:
-        try:
+        with suppress(Exception):  # an exception's own class can do anything
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             description = {"type": module + kind.__qualname__, "message": str(error)[:_LONGEST_MESSAGE]}
             wire.tell({"error": description})
             autotune_device.tell_if_lost(wire)
-        except Exception:  # noqa: BLE001, S110 - an exception's own class can do anything
-            pass
         hook(kind, error, trace)
 
     return excepthook
@@ -94,7 +88,7 @@ class Teller:
         self._torch, self._wire, self._total = torch, wire, total
         self.saving = Saving(total, os.environ.get(autotune_wire.WORKDIR, ""))
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
-        self._tally, self._figures, self._pace = Tally(), Figures(autotune_gpu.busiest), autotune_gpu.Pace()
+        self._tally, self._figures, self._pace = Tally(), autotune_figures.Figures(), autotune_figures.Pace()
         self.steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
         self._worker_info = torch.utils.data.get_worker_info
         self._map_kind = torch.utils.data.dataloader._DatasetKind.Map
@@ -191,7 +185,9 @@ class Teller:
     def _end_step(self, optimizer: Any = None) -> None:
         """Counts and reports a step of `optimizer`, or of a backward pass alone if that is None."""
         rank, processes = self._ranks()
-        seen = self._seen(processes)
+        own = self._tally.stepped((self._step_samples or 0) // processes)
+        samples = self._step_samples if own.samples is None else own.samples * processes
+        seen = Seen(samples, own.tokens and own.tokens * processes)
         self._total.add(seen)
         if rank:
             return
@@ -204,7 +200,7 @@ class Teller:
             figures["step_flops"] = {kind: counted * processes for kind, counted in flops.items()}
         is_first = optimizer is not None and not self._has_told
         is_alone = processes == 1  # with several, each may hold a part
-        if is_first and is_alone and (trained := trained_parameters(optimizer)):
+        if is_first and is_alone and (trained := autotune_figures.trained_parameters(optimizer)):
             figures["trained_parameters"] = trained
         if note := self._note or self._tally.note:
             self._note = self._tally.note = ""
@@ -212,11 +208,6 @@ class Teller:
             print(f"autotune: {note}", file=sys.stderr)
         self._wire.tell_step(at_s, seen.samples, seen.tokens, figures)
         self._has_told = True
-
-    def _seen(self, processes: int) -> Seen:
-        own = self._tally.stepped((self._step_samples or 0) // processes)
-        samples, tokens = own.samples and own.samples * processes, own.tokens and own.tokens * processes
-        return Seen(self._step_samples if samples is None else samples, tokens)
 
     def _is_no_step(self, optimizer: Any) -> bool:
         """Returns True if the call was only captured, was made in a loader worker, or skipped the update.
@@ -226,7 +217,7 @@ class Teller:
         """
         overflow = getattr(optimizer, "found_inf", None)
         return (
-            autotune_gpu.is_capturing()
+            autotune_figures.is_capturing()
             or self._worker_info() is not None
             or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
         )
@@ -281,7 +272,7 @@ def _attach(torch: Any, teller: Teller, after: After) -> None:
     _count_batches(torch.utils.data.dataloader._BaseDataLoaderIter, teller)
     cap_bytes = int(os.environ.get(autotune_wire.MEMORY_CAP_BYTES) or 0)
     if cap_bytes:
-        autotune_cap.attach(torch, optimizers.Optimizer, cap_bytes)
+        autotune_device.attach_cap(torch, optimizers.Optimizer, cap_bytes)
 
 
 def _count_batches(iterator: Any, teller: Teller) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Mapping, Sequence  # noqa: UP035 - for Python 3.8
+from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_batches
 import autotune_wire
@@ -39,14 +39,11 @@ _OF_TRIAL = {
     "enable_jit_checkpoint": False,
 }
 _EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # the callback evaluates when it is due
-_LOCAL = "tensorboard"  # the only tracker kept: it needs no account
 _UNMIXED = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
 _STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
-_COUNTED = {"samples", "tokens"}  # counted by the hook, from the beginning of a trial
 _STATE = "trainer_state.json"  # written last in a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _MOST_SAVING = 1 / 20  # largest share of the time for the tuner's own saves
-_STOPPED = 128 + signal.SIGTERM
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
 
@@ -56,7 +53,14 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
     every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
     arguments = functools.partial(_make_arguments, overrides, every, is_heard)
     model = functools.partial(_make_model, overrides)
-    _attach_accelerator(after, overrides, wire)
+
+    def accelerators(module: Any) -> None:
+        if overrides.get("accelerator"):
+            replace_init(module.Accelerator, "accelerator", overrides, _translated)
+        if is_heard:
+            replace(module.Accelerator, "log", functools.partial(_log, wire))
+
+    after.do("accelerate.accelerator", accelerators)
     after.do("transformers.training_args", lambda m: replace(m.TrainingArguments, "__post_init__", arguments))
     if overrides.get("model"):
         after.do("transformers.modeling_utils", lambda m: replace(m.PreTrainedModel, "__init__", model))
@@ -73,30 +77,23 @@ def train(built: Any, settings: Mapping[str, Any]) -> None:
 def _make_arguments(
     overrides: Overrides, every: int | None, is_heard: bool, post_init: Any, self: Any
 ) -> None:
+    """Replaces the script's arguments with the search's, and with those that the tuner needs."""
     is_trial = is_heard and not autotune_wire.is_whole()
     names = {field.name for field in dataclasses.fields(self)}
     taken = _put(self, names, overrides.get("trainer"))
     if is_heard:
-        of_tuner = _of_trial(self) if is_trial else _of_whole(self)
-        _put(self, names, {**of_tuner, **(_EVALUATED if every else {})})
+        own = {**(_EVALUATED if every else {}), "output_dir": os.environ[autotune_wire.WORKDIR]}
+        own.update(_OF_TRIAL if is_trial else _RESUMABLE)
+        if self.save_strategy == "no":
+            own.update(_OF_THE_TUNER)
+        if is_trial and self.load_best_model_at_end:  # not loaded, because a trial's training never ends
+            metric = self.metric_for_best_model or "loss"
+            own.update(load_best_model_at_end=False, metric_for_best_model=metric)
+        _put(self, names, own)
     post_init(self)
     if is_trial:
-        self.report_to = [place for place in self.report_to if place == _LOCAL]
+        self.report_to = [place for place in self.report_to if place == "tensorboard"]  # needs no account
     overrides.tell("trainer", taken)
-
-
-def _of_trial(arguments: Any) -> dict[str, Any]:
-    """Returns arguments for a trial, which loads no best model because its training never ends."""
-    best: dict[str, Any] = {}
-    if arguments.load_best_model_at_end:
-        metric = arguments.metric_for_best_model or "loss"
-        best = {"load_best_model_at_end": False, "metric_for_best_model": metric}
-    return {**_OF_TRIAL, **best, "output_dir": os.environ[autotune_wire.WORKDIR]}
-
-
-def _of_whole(arguments: Any) -> dict[str, Any]:
-    kept = _OF_THE_TUNER if arguments.save_strategy == "no" else {}
-    return {**_RESUMABLE, **kept, "output_dir": os.environ[autotune_wire.WORKDIR]}
 
 
 def _put(arguments: Any, names: set[str], values: Mapping[str, Any]) -> list[str]:
@@ -132,19 +129,6 @@ def _make_model(
     overrides.tell("model", [name for name in values if name == "attn_implementation"])
 
 
-def _attach_accelerator(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
-    """Wraps the Accelerator's constructor once it is imported, and in a trial also its `log`."""
-
-    def accelerators(module: Any) -> None:
-        made = module.Accelerator
-        if overrides.get("accelerator"):
-            replace_init(made, "accelerator", overrides, _translated)
-        if autotune_wire.SOCKET in os.environ:
-            replace(made, "log", functools.partial(_log, wire))
-
-    after.do("accelerate.accelerator", accelerators)
-
-
 def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Translates the search's arguments `known` for Accelerate, which has no names for fp32 and tf32."""
     values, plugin = dict(known), given.get("gradient_accumulation_plugin")
@@ -163,37 +147,27 @@ def _log(
     wire: autotune_wire.Wire, log: Any, self: Any, values: Mapping[str, Any], *args: Any, **kwargs: Any
 ) -> None:
     """Logs by `Accelerator.log`, and reports the numbers as a record even if no tracker is set up."""
-    scalars = {k: v for k, v in values.items() if _is_scalar(v) and k not in _COUNTED}
+    # The hook counts samples and tokens, from the beginning of a trial.
+    own = {name: value for name, value in values.items() if name not in ("samples", "tokens")}
+    scalars = {k: v for k, v in own.items() if isinstance(v, (int, float)) or getattr(v, "ndim", 1) == 0}
     if scalars and not autotune_wire.rank():
         wire.tell({"record": scalars})
     log(self, values, *args, **kwargs)
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "ndim", 1) == 0)
-
-
 def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
     """Wraps the Trainer; `every`: samples or tokens between evaluations, None: as in the script."""
-    made = module.Trainer
     watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
 
     def build(init: Any, self: Any, /, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        autotune_batches.pads_with(_padding(self))
+        maker = getattr(self, "processing_class", None)  # of the batches; a processor has a tokenizer
+        autotune_batches.pads_with(getattr(getattr(maker, "tokenizer", maker), "pad_token_id", None))
         self.add_callback(watch(self, wire, total, every))
 
-    replace(made, "__init__", build)
-    replace(made, "evaluate", functools.partial(_evaluate, wire, []))
-    replace(made, "train", functools.partial(_train, []))
-
-
-def _padding(trainer: Any) -> int | None:
-    """Returns the token that pads a Trainer's batches, from its tokenizer; None if unknown."""
-    maker = getattr(trainer, "processing_class", None)
-    maker = getattr(maker, "tokenizer", maker)
-    token: int | None = getattr(maker, "pad_token_id", None)
-    return token
+    replace(module.Trainer, "__init__", build)
+    replace(module.Trainer, "evaluate", functools.partial(_evaluate, wire, []))
+    replace(module.Trainer, "train", functools.partial(_train, []))
 
 
 def _evaluate(
@@ -238,14 +212,6 @@ def _newest(directory: str) -> str | None:
     return whole[-1] if whole else None
 
 
-def _evaluations(history: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    evaluations: dict[int, dict[str, Any]] = {}
-    for logged in history:
-        if logged.get("step") and any(name.startswith("eval_") for name in logged):
-            evaluations.setdefault(logged["step"], {}).update(logged)
-    return evaluations
-
-
 class _TrainerWatch:
     """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops.
 
@@ -262,10 +228,19 @@ class _TrainerWatch:
         self._saved_s = -float("inf")
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Reports the checkpoint's evaluation again, or requests one that is missing."""
-        self._listen()
+        """Reports the checkpoint's evaluation again, or requests one that is missing.
+
+        From here on, SIGTERM is a request to stop.
+        """
+        is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # not handled by the script
+        if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._ask)
+            self._listens = True
         self._evaluated = self._times(state.global_step)
-        evaluations = _evaluations(state.log_history)
+        evaluations: dict[int, dict[str, Any]] = {}
+        for logged in state.log_history:
+            if logged.get("step") and any(name.startswith("eval_") for name in logged):
+                evaluations.setdefault(logged["step"], {}).update(logged)
         if state.global_step in evaluations:
             _tell(self._wire, state, evaluations[state.global_step])
         elif len(evaluations) < self._evaluated:
@@ -318,20 +293,13 @@ class _TrainerWatch:
         self._saved_s = _clock_s()
         self._took_s = self._saved_s - self._saving_s
         if self._is_to_end():
-            raise SystemExit(_STOPPED)
+            raise SystemExit(128 + signal.SIGTERM)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Restores the default SIGTERM handler."""
         if self._listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._listens = False
-
-    def _listen(self) -> None:
-        """Treats SIGTERM as a request to stop, unless the script handles it."""
-        is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._ask)
-            self._listens = True
 
     def _ask(self, *_: Any) -> None:
         self._is_asked = True

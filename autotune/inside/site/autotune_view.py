@@ -5,7 +5,6 @@ In a view, large files are links to the originals; a link that is opened for wri
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
@@ -25,8 +24,18 @@ def arm(after: After) -> None:
             if set(mode) & set("wax+") or flags & (os.O_WRONLY | os.O_RDWR):
                 detach(args[0], root, keeps=mode[:1] in ("a", "r") or not (mode or flags & os.O_TRUNC))
 
+    def save(save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """Saves by torch's function, whose writer opens files without telling Python."""
+        if isinstance(f, (str, os.PathLike)):
+            detach(os.fspath(f), root, keeps=False)
+        return save(obj, f, *args, **kwargs)
+
+    def watch_saves(torch: Any) -> None:
+        replace(torch, "save", save)
+        torch.serialization.save = torch.save
+
     sys.addaudithook(listen)
-    after.do("torch", functools.partial(_watch_saves, root))
+    after.do("torch", watch_saves)
 
 
 def detach(path: str, root: str, *, keeps: bool) -> None:
@@ -37,15 +46,3 @@ def detach(path: str, root: str, *, keeps: bool) -> None:
     os.unlink(path)  # noqa: PTH108 - a script may have no pathlib yet
     if keeps and os.path.isfile(target):  # noqa: PTH113
         shutil.copy2(target, path)
-
-
-def _watch_saves(root: str, torch: Any) -> None:
-    """Wraps torch.save, whose writer opens files without telling Python."""
-
-    def saves(save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(f, (str, os.PathLike)):
-            detach(os.fspath(f), root, keeps=False)
-        return save(obj, f, *args, **kwargs)
-
-    replace(torch, "save", saves)
-    torch.serialization.save = torch.save

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the ones of collections.abc
 
 SOCKET = "AUTOTUNE_SOCKET"  # the environment variables of a trial's processes
@@ -54,18 +55,16 @@ class Wire:
 
     def __init__(self, patience_s: int = 60) -> None:
         self._patience = struct.pack("ll", patience_s, 0)
+        self._socket: socket.socket | None = None
         self._begin()
-        os.register_at_fork(after_in_child=self._begin_anew)
+        os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt a report
-        self._socket: socket.socket | None = None
-        self._has_failed = self._is_stopped = False
-
-    def _begin_anew(self) -> None:
         if self._socket is not None:
             self._socket.close()  # closes only this process's descriptor
-        self._begin()
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt a report
+        self._socket = None
+        self._has_failed = self._is_stopped = False
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Sends `message` with the current time; raises TypeError or ValueError if it is no JSON value."""
@@ -103,17 +102,16 @@ class Wire:
         with self._lock:
             connection = self._opened()
             try:
-                if connection is not None and not self._take(connection.recv(4096, socket.MSG_DONTWAIT)):
-                    self._give_up()
+                if connection is not None:
+                    received = connection.recv(4096, socket.MSG_DONTWAIT)
+                    self._is_stopped |= STOP_LINE in received
+                    if not received:
+                        self._give_up()
             except BlockingIOError:
                 pass  # no request
             except OSError:
                 self._give_up()
         return self._is_stopped
-
-    def _take(self, received: bytes) -> bool:
-        self._is_stopped |= STOP_LINE in received
-        return bool(received)
 
     def _opened(self) -> socket.socket | None:
         if self._socket is None and not self._has_failed:
@@ -139,12 +137,12 @@ def is_whole() -> bool:
 
 def rank() -> int:
     """Returns the rank of this process in a distributed training, 0 in any other."""
-    return _number_of("RANK", 0, "get_rank", _distributed())
+    return _asked("get_rank", "RANK", 0)
 
 
 def world_size() -> int:
     """Returns the number of processes of a distributed training, 1 for any other."""
-    return _number_of("WORLD_SIZE", 1, "get_world_size", _distributed())
+    return _asked("get_world_size", "WORLD_SIZE", 1)
 
 
 class Ranks:
@@ -163,24 +161,15 @@ class Ranks:
         return self._ranks
 
 
-def _distributed() -> Any:
-    """Returns torch.distributed if it is in use, else None."""
-    distributed: Any = sys.modules.get("torch.distributed")
-    try:
-        is_used = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    except (ValueError, RuntimeError):
-        return None
-    return distributed if is_used else None
-
-
-def _number_of(variable: str, otherwise: int, question: str, distributed: Any) -> int:
+def _asked(question: str, variable: str, otherwise: int) -> int:
     """Returns torch.distributed's answer to `question` if in use, else the launcher's `variable`."""
-    try:
-        if distributed is not None:
+    distributed: Any = sys.modules.get("torch.distributed")
+    with suppress(ValueError, RuntimeError):
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return int(getattr(distributed, question)())
+    with suppress(ValueError):
         return int(os.environ.get(variable, otherwise))
-    except (ValueError, RuntimeError):
-        return otherwise
+    return otherwise
 
 
 def unwrapped(value: Any) -> Any:

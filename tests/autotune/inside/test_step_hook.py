@@ -244,7 +244,7 @@ def gpu(monkeypatch):
 
 
 def test_a_training_that_runs_ahead_of_its_gpu_waits_now_and_then(gpu):
-    from autotune.inside.site.autotune_gpu import Pace
+    from autotune.inside.site.autotune_figures import Pace
 
     pace = Pace()
     assert all(pace.has_settled() for _ in range(3)), "it has done all"
@@ -256,11 +256,11 @@ def test_a_training_that_runs_ahead_of_its_gpu_waits_now_and_then(gpu):
 
 
 def test_a_gpu_is_not_queried_during_a_graph_capture(gpu):
-    from autotune.inside.site import autotune_gpu
+    from autotune.inside.site import autotune_figures
 
     gpu.is_capturing = True
-    assert autotune_gpu.is_capturing()
-    assert autotune_gpu.Pace().has_settled()
+    assert autotune_figures.is_capturing()
+    assert autotune_figures.Pace().has_settled()
 
 
 @pytest.mark.parametrize(

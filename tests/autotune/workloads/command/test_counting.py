@@ -104,7 +104,7 @@ def test_of_several_noted_files_in_a_directory_the_newest_counts(tmp_path):
 def noted(workdir, name, samples):
     """A checkpoint file whose saving the hook has seen."""
     (workdir / name).write_text(f"the weights after {samples}")
-    saves.note(saves.notes_file(str(workdir)), saves.digest_of(workdir / name), Counts(samples))
+    saves.record(str(workdir), workdir / name, Counts(samples))
     return workdir / name
 
 
