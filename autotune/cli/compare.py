@@ -10,7 +10,7 @@ from rich.text import Text
 from autotune.cli.options import Models
 from autotune.compare import compare as comparing
 from autotune.compare import results
-from autotune.compare.compare import Comparison, ModelLength, Terms
+from autotune.compare.compare import Comparison, ModelLength
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.core.shell import quoted
@@ -24,6 +24,7 @@ from autotune.space.machine import Machine, explain_unsupported
 from autotune.space.space import Space
 from autotune.storage import provenance
 from autotune.storage.store import StoredSession
+from autotune.system import telemetry
 from autotune.system.telemetry import Hardware
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
@@ -47,9 +48,8 @@ def compare(session: Path, asked: Models) -> int:
         wanted, notes = _precisions(asked.precisions, given, usable.machine)
         history = opened.history()
         space, models = history.space, comparing.contenders(history, wanted, asked.seeds)
-        facts, changed, more = _facts(opened, given, workload, here)
+        facts, more = _facts(opened, given, workload, here)
         length = _length(asked, space, workload, comparing.known_length(opened, facts))
-        terms = Terms(length.samples, facts, may_take=not changed, epochs=length.epochs)
         labels = {contender.label for contender in models}
         equal = [f"{PRECISION} {name}: the baseline has it already" for name in wanted if name not in labels]
         for note in [*usable.notes, *notes, *equal, *more]:
@@ -57,7 +57,7 @@ def compare(session: Path, asked: Models) -> int:
         for contender in models:
             workload.complete(space.settings(contender.config))
         training = TrainingSetup(space, workload, here, opened.options())
-        running = Comparison(opened, training, history.trials, terms=terms, say=_say)
+        running = Comparison(opened, training, length, facts, _say)
         known = results.runs(opened.comparison.root)
         running.keep_only(comparing.contenders(history, PRECISIONS, max(asked.seeds, results.seeds(known))))
         results.write_keep(opened.comparison.goal_file, asked.keep)
@@ -97,15 +97,14 @@ def _length(asked: Models, space: Space, workload: Workload, known: ModelLength 
 
 def _facts(
     opened: StoredSession, space: Space, workload: Workload, here: Hardware
-) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Returns the facts that results depend on, the changes since the search, and notes for the user."""
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns the facts that results depend on, and notes for the user."""
     notes = workload.check(configurations.for_workload(space, space.baseline))
     then, seed = opened.provenance(), opened.options().seed
     now = provenance.collect(opened.name, space, workload, here, seed)
-    changed = provenance.changes(then, now, workload.places)
-    if changed:
-        notes.append(f"changed since the search: {'; '.join(changed)}; its checkpoints are not reused")
-    return provenance.decisive_facts(now), changed, notes
+    if changed := provenance.changes(then, now, workload.places):
+        notes.append(f"changed since the search: {'; '.join(changed)}")
+    return {**provenance.decisive_facts(now), "device": telemetry.device()}, notes
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from autotune.cli import train_target
 from autotune.cli.options import Trained
+from autotune.core import units
 from autotune.core.errors import InputError, printable
 from autotune.core.settings import Config
 from autotune.core.shell import quoted
@@ -19,10 +19,12 @@ from autotune.core.trial import Status
 from autotune.display import snapshot
 from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import Promise
-from autotune.sessions import exporting, gpus, start
+from autotune.sessions import exporting, gpus, prepare, start
 from autotune.sessions.requests import SearchRequest
-from autotune.space import configurations
+from autotune.space import builtin, configurations
 from autotune.space.machine import require
+from autotune.space.naming import Naming
+from autotune.space.space import Space
 from autotune.storage import lock, provenance
 from autotune.storage.session_dir import SessionDir
 from autotune.storage.store import Options, StoredSession, is_session
@@ -30,10 +32,10 @@ from autotune.storage.trial_dir import TrainingDir
 from autotune.system import scratch, signals, telemetry
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags
-from autotune.training import plan, verdict
+from autotune.training import plan
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
-from autotune.training.whole import Whole, is_done
+from autotune.training.whole import Whole, is_done, verdict
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 
@@ -62,14 +64,13 @@ def train(target: str, asked: Trained) -> int:
 def _train(target: str, asked: Trained) -> int:
     root = Path(target) if is_session(Path(target)) else None
     setup = _of_space(target, asked) if root is None else _of_session(root, asked)
-    workdir = asked.workdir or _default(root, asked.trial)
+    workdir = asked.workdir or _default(target, root, asked)
     place = TrainingDir(workdir.resolve())
-    if asked.resume and root is None and asked.workdir is None:
-        raise InputError(
-            f"--resume: {target} is not a session, so name the training's directory with --workdir"
-        )
     is_new = not place.plan_file.exists()
-    _make(place)
+    try:
+        place.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
     shows = TrainingScreen(Console())
     with lock.hold_file(place.lock_file, f"training {place.root}"), _stop_signals(shows.stopping) as stopped:
         planned = _planned(setup, place, resume=asked.resume)
@@ -128,14 +129,24 @@ def _of_session(root: Path, asked: Trained) -> TrainingToRun:
     return TrainingToRun(training, trial.config, promise.promised(trial, history, session.name), notes)
 
 
+def _default(target: str, root: Path | None, asked: Trained) -> Path:
+    if root is not None:
+        return SessionDir(root).training_dir(asked.trial).root
+    if asked.resume:
+        raise InputError(
+            f"--resume: {target} is not a session, so name the training's directory with --workdir"
+        )
+    return Path("runs", f"train-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
+
+
 def _conclude(place: TrainingDir) -> None:
-    for line in verdict.lines(place):
+    for line in verdict(place):
         _say(line)
 
 
 def _of_space(name: str, asked: Trained) -> TrainingToRun:
     """Builds the training from a search space's baseline, or from a trainer's config file."""
-    given, file = train_target.space(name, asked.data)
+    given, file = space_of(name, asked.data)
     if asked.trial is not None:
         raise InputError(f"--trial {asked.trial}: needs a session, and {name} is none")
     options = _options(asked, Options())
@@ -146,6 +157,35 @@ def _of_space(name: str, asked: Trained) -> TrainingToRun:
     options = replace(options, gpus_per_trial=here.gpus_per_trial)
     training = TrainingSetup(space, workload, here.hardware, options)
     return TrainingToRun(training, space.baseline_config, None, [*here.notes, *notes])
+
+
+def space_of(name: str, data: Path | None) -> tuple[Space, Path]:
+    """Returns the search space `name` and its file; a trainer's own config becomes a space without knobs.
+
+    `data` replaces the data set of the config. Raises InputError if the file is neither.
+    """
+    try:
+        file = builtin.space_file(name)
+    except InputError:
+        raise InputError(
+            f"train {name}: no session, search space or config is there; "
+            f"search spaces: {', '.join(builtin.names())}, or a file"
+        ) from None
+    values = prepare.settings_file(file, "train")
+    if values.keys() & Space.model_fields.keys():
+        return prepare.read_space(file, {}), file
+    settings = values if data is None else {**values, "data": str(data)}
+    if not registry.load(registry.BUILTIN).own_file.recognises(settings):
+        raise InputError(
+            f"train {name}: must be a search space, which says its workload and its baseline, or a config of "
+            f"{registry.BUILTIN} with its data, got {units.quote(list(values))}"
+        )
+    try:
+        baseline = Naming().named(settings)
+    except ValueError as error:
+        raise InputError(f"train {name}: {error}") from None
+    # Not validated: a search needs a knob, and nothing is searched here.
+    return Space.model_construct(workload=registry.BUILTIN, baseline=baseline, knobs={}), file
 
 
 def _options(asked: Trained, kept: Options) -> Options:
@@ -163,19 +203,6 @@ def _options(asked: Trained, kept: Options) -> Options:
         trackers=tracker_registry.check(asked.tracker or kept.trackers),
         tags=check_tags(asked.tag or kept.tags),
     )
-
-
-def _default(session: Path | None, number: int | None) -> Path:
-    if session is None:
-        return Path("runs", f"train-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
-    return SessionDir(session).training_dir(number).root
-
-
-def _make(place: TrainingDir) -> None:
-    try:
-        place.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--workdir {place.root}: cannot be made: {error.strerror}") from None
 
 
 def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> TrainingPlan:
@@ -203,7 +230,6 @@ def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> Train
 
 
 def _tracked(planned: TrainingPlan, place: TrainingDir, options: Options) -> Context:
-    """Returns the trackers' context of the training; its group is the session that made the promise."""
     return Context(
         place,
         group=planned.promise.session if planned.promise else place.root.name,

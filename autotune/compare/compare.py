@@ -4,36 +4,40 @@ Every model has its own directory. Finished models are kept, so a kill loses onl
 """
 
 import json
+import os
 import shutil
+import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotune.compare import evaluation, results, steps
+from autotune.compare import results
 from autotune.compare.results import BASELINE, Model
-from autotune.core import files
+from autotune.core import files, secrecy, units
 from autotune.core.errors import EvaluationError, InputError
-from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config, Setting
-from autotune.core.trial import Outcome, Status, Trial
+from autotune.core.trial import Status
 from autotune.display import rows, view
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.storage.identity import read_verdict, set_aside
 from autotune.storage.records import read_records
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import ModelDir, TrialDir
-from autotune.system import telemetry
+from autotune.storage.trial_dir import ModelDir
 from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.report import TrialReport
+from autotune.trials.runner import GUARD
 from autotune.trials.setup import TrainingSetup
 
 _SAY_EVERY_S = 10.0
+_LONGEST = 300  # characters of a scorer's error
+_NO_SCORES = frozenset({"studies", "seconds", "reports_per_s", "peak_memory_bytes", "parameters"})
+_ITEMS = "_items"
 
 
 @dataclass(frozen=True)
@@ -65,16 +69,6 @@ def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> l
     return [replace(contender, seed=seed) for seed in range(seeds) for contender in once]
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The conditions that all models of a comparison share."""
-
-    samples: int
-    facts: Mapping[str, Any]  # what figures depend on besides the settings
-    may_take: bool  # checkpoints kept by the search are comparable with models trained now
-    epochs: int | None = None  # if the length was given in epochs
-
-
 class ModelLength(NamedTuple):
     """The length of a model's training."""
 
@@ -84,18 +78,12 @@ class ModelLength(NamedTuple):
 
 def known_length(session: StoredSession, facts: Mapping[str, Any]) -> ModelLength | None:
     """Returns the length of existing models that were trained under these `facts`; None if there are none."""
-    now = _conditions(facts)
     for place in session.comparison.models:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             then = json.loads(files.read(place.plan_file))
-            if not _changed(then, now):
+            if not _changed(then, facts):
                 return ModelLength(int(then["samples"]), then.get("epochs"))
     return None
-
-
-def _conditions(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the device that a model trains on to the `facts`."""
-    return {**facts, "device": telemetry.device()}
 
 
 def _changed(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -122,7 +110,6 @@ class _Job:
         return None if self.changed() else results.RESULT.read(self.place.result_file)
 
     def changed(self) -> list[str]:
-        """Returns the names that differ between the job's plan and the plan in its directory."""
         try:
             return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
@@ -137,44 +124,23 @@ class _Job:
         is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
         return not self.changed() and (verdict is None or (is_trained and self.place.work.is_dir()))
 
-    def model(
-        self, outcome: Outcome, training: Measurement, place: TrialDir, trial: int | None = None
-    ) -> Model:
-        """Returns the model trained in `place`, without scores."""
-        asked = self.contender
-        return Model(
-            label=asked.label,
-            config=asked.config,
-            outcome=outcome,
-            training=training,
-            samples=self.order.ends.samples,
-            trial=trial,
-            seed=asked.seed,
-            steps=steps.summarise(read_records(place)),
-            checkpoint_bytes=files.disk_usage_bytes(place.work) or None,
-        )
-
-    def begin(self) -> None:
-        shutil.rmtree(self.place.root, ignore_errors=True)
-        self.place.root.mkdir(parents=True)
-        files.write_whole(self.place.plan_file, json.dumps(self.plan))
-
 
 class Comparison:
-    """Trains and scores models for a session whose lock is held; passes progress lines to `say`."""
+    """Trains and scores models of one `length` for a session whose lock is held; passes progress to `say`.
+
+    `facts` are what figures depend on besides the settings. `training` has the search's settings.
+    """
 
     def __init__(
         self,
         session: StoredSession,
         training: TrainingSetup,
-        trials: Iterable[Trial],
-        *,
-        terms: Terms,
+        length: ModelLength,
+        facts: Mapping[str, Any],
         say: Callable[[str], None],
     ) -> None:
-        """`training` has the search's settings, but perhaps another length than the terms."""
         self._session, self._space, self._training = session, training.space, training
-        self._trials, self._terms, self._say = trials, terms, say
+        self._length, self._facts, self._say = length, facts, say
         self._baseline = self._with_epochs(self._space.baseline)
         self._server = ForkServer(training.workload.preload)
 
@@ -185,10 +151,12 @@ class Comparison:
             self._say(f"{job.name}: already done")
             return True
         if not job.can_resume():
-            job.begin()
-        model, work = self._reused(job) or self._trained(job)
+            shutil.rmtree(job.place.root, ignore_errors=True)
+            job.place.root.mkdir(parents=True)
+            files.write_whole(job.place.plan_file, json.dumps(job.plan))
+        model = self._trained(job)
         if model.completed:
-            model = self._scored(job, model, work)
+            model = self._scored(job, model)
         results.RESULT.write(job.place.result_file, model)
         is_whole = self._is_whole(model)
         if is_whole and not self._training.options.keep_checkpoints:
@@ -205,7 +173,7 @@ class Comparison:
                 self._say(f"{place.name}: {reason}, so it is set aside as {aside.name}")
 
     def _with_epochs(self, settings: Config) -> dict[str, Setting]:
-        epochs, name = self._terms.epochs, self._training.workload.epochs
+        epochs, name = self._length.epochs, self._training.workload.epochs
         return {**settings, name: epochs} if epochs and name else dict(settings)
 
     def _job(self, contender: Contender) -> _Job:
@@ -216,68 +184,58 @@ class Comparison:
         settings = self._with_epochs(settings)  # even if epochs are a knob
         contender = replace(contender, config={name: settings[name] for name in contender.config})
         order = replace(
-            training.order(contender.config, place, seed=contender.seed, samples=self._terms.samples),
+            training.order(contender.config, place, seed=contender.seed, samples=self._length.samples),
             keep_work=True,
         )
         plan = {
             "settings": order.settings,
             "samples": order.ends.samples,
-            **({"epochs": self._terms.epochs} if self._terms.epochs else {}),
+            **({"epochs": self._length.epochs} if self._length.epochs else {}),
             "quality": order.metric.name,
-            **_conditions(self._terms.facts),
+            **self._facts,
         }
         return _Job(contender, place, order, plan)
 
-    def _reused(self, job: _Job) -> tuple[Model, Path] | None:
-        """Returns the model of a trial with the same settings that ran alone, if its checkpoint was kept."""
-        asked, samples = job.contender, job.order.ends.samples
-        settings = {**self._baseline, **asked.config}
-        if not self._terms.may_take or samples != self._space.budget.samples_per_trial:
-            return None
-        for trial in self._trials:
-            place, measured = self._session.trial_dir(trial.number), trial.measurement
-            is_same = trial.seed == asked.seed and self._space.settings(trial.config) == settings
-            is_whole = trial.completed and measured.quality_samples >= samples and place.work.is_dir()
-            if is_same and is_whole and not measured.shared and trial.outcome:
-                self._say(f"{job.name}: taken from trial {trial.number}")
-                return job.model(trial.outcome, measured, place, trial.number), place.work
-        return None
-
-    def _trained(self, job: _Job) -> tuple[Model, Path]:
+    def _trained(self, job: _Job) -> Model:
         """Trains the model, unless an interrupted command has already trained it."""
-        order, verdict = job.order, read_verdict(job.place)
-        if verdict is None:
-            length = f"{order.ends.samples:,} {order.metric.unit}"
-            self._say(f"{job.name}: training for {length} with {view.knobs(job.contender.config)}")
-            verdict = attempt.run_alone(order, self._server, self._listener(job))
-        outcome, measured = verdict
-        figures = rows.run_figures(measured, self._space.objective).line(order.metric.unit, order.metric.name)
-        is_done = outcome.status is Status.COMPLETED
-        self._say(f"{job.name}: training {outcome}, {figures if is_done else outcome.reason}")
-        return job.model(outcome, measured, job.place), job.place.work
-
-    def _listener(self, job: _Job) -> Callable[[TrialReport], None]:
-        """Returns a function that prints the progress of a training every ten seconds."""
-        printed_s, unit = time.monotonic(), job.order.metric.unit
+        order, verdict, place = job.order, read_verdict(job.place), job.place
+        unit, printed_s = order.metric.unit, time.monotonic()
 
         def hear(report: TrialReport) -> None:
             nonlocal printed_s
             if time.monotonic() - printed_s >= _SAY_EVERY_S:
                 printed_s, rate = time.monotonic(), report.measurement.throughput
                 speed = f", {rate.samples_per_s:.1f} {unit}/s" if rate else ""
-                self._say(f"{job.name}: {report.samples:,} of {job.order.ends.samples:,} {unit}{speed}")
+                self._say(f"{job.name}: {report.samples:,} of {order.ends.samples:,} {unit}{speed}")
 
-        return hear
+        if verdict is None:
+            length = f"{order.ends.samples:,} {unit}"
+            self._say(f"{job.name}: training for {length} with {view.knobs(job.contender.config)}")
+            verdict = attempt.run_alone(order, self._server, hear)
+        outcome, measured = verdict
+        figures = rows.run_figures(measured, self._space.objective).line(unit, order.metric.name)
+        is_done = outcome.status is Status.COMPLETED
+        self._say(f"{job.name}: training {outcome}, {figures if is_done else outcome.reason}")
+        return Model(
+            label=job.contender.label,
+            config=job.contender.config,
+            outcome=outcome,
+            training=measured,
+            samples=order.ends.samples,
+            seed=job.contender.seed,
+            steps=results.summarise(read_records(place)),
+            checkpoint_bytes=files.disk_usage_bytes(place.work) or None,
+        )
 
-    def _scored(self, job: _Job, model: Model, work: Path) -> Model:
+    def _scored(self, job: _Job, model: Model) -> Model:
         """Returns `model` with its scores over the test split, or unchanged if it cannot be scored."""
         program = self._training.workload.program
         if program is None:
             return model
-        command = program.evaluate(work, job.order.settings, job.place.reports_file)
+        command = program.evaluate(job.place.work, job.order.settings, job.place.reports_file)
         self._say(f"{job.name}: writing the reports of the test split")
         try:
-            evaluated = evaluation.run(command, job.place.log)
+            evaluated = evaluate(command, job.place.log)
         except EvaluationError as error:
             self._say(f"{job.name}: could not be scored, {error}; run the same command to try again")
             return model
@@ -289,3 +247,48 @@ class Comparison:
     def _is_whole(self, model: Model) -> bool:
         """Returns True if the model is trained, and scored if the workload can do that."""
         return model.completed and (bool(model.scores) or self._training.workload.program is None)
+
+
+def evaluate(command: Sequence[str], log: Path) -> dict[str, Any]:
+    """Runs `command` and returns the scores that it prints; appends its stderr to `log`.
+
+    `Program.evaluate` describes the output. The command and its children end with this process. Raises
+    EvaluationError if the command fails or prints no scores.
+    """
+    guard = subprocess.Popen(("/bin/sh", "-c", GUARD), stdin=subprocess.PIPE, process_group=0)  # noqa: S603 - a constant
+    try:
+        done = subprocess.run(  # noqa: S603 - the workload's own command
+            command, stdin=subprocess.DEVNULL, capture_output=True, process_group=guard.pid, check=False
+        )
+    finally:
+        guard.communicate()
+    stderr = secrecy.hide_secrets(done.stderr.decode(errors="replace"), os.environ)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(stderr)
+    if done.returncode:
+        lines = [line.strip() for line in stderr.split("\n") if line.strip()]
+        last = lines[-1] if lines else "it printed nothing"
+        raise EvaluationError(f"exit code {done.returncode}: {last[-_LONGEST:]}")
+    try:
+        return _figures(json.loads(done.stdout))
+    except (ValueError, AttributeError):
+        raise EvaluationError("it printed no JSON object") from None
+
+
+def _figures(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns fields of a `results.Model`: scores on the test split, and the cost of writing its reports."""
+    numbers, items = units.numbers(values), {}
+    for name, value in values.items():
+        each = [units.number(item) for item in value] if isinstance(value, list) else []
+        if name.endswith(_ITEMS) and each and None not in each:
+            items[name.removesuffix(_ITEMS)] = tuple(each)
+    whole: dict[str, Any] = {
+        name: int(numbers[name]) for name in ("peak_memory_bytes", "parameters") if name in numbers
+    }
+    return {
+        "scores": {name: value for name, value in numbers.items() if name not in _NO_SCORES},
+        "reports_per_s": numbers.get("reports_per_s"),
+        "items": items,
+        "collapsed": values.get("collapsed") is True,
+        **whole,
+    }

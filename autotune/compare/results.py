@@ -5,14 +5,14 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from autotune.compare.steps import StepSummary
 from autotune.core import files, units
 from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config
@@ -25,13 +25,23 @@ from autotune.storage.store import StoredSession
 from autotune.storage.trial_dir import ComparisonDir
 
 BASELINE, FP32 = "baseline", "fp32"
-_OF_VALIDATION = "val_"
+_LAST_PART = 0.1  # of the steps: one alone is noise
 Runs = Mapping[str, Sequence["Model"]]  # by label, a model for every seed
 
 
 def name_of(label: str, seed: int) -> str:
     """Returns the name of a model and of its directory: `bf16`, or `bf16-seed-1`."""
     return f"{label}-seed-{seed}" if seed else label
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """The summary of a training's steps; None if the records do not say."""
+
+    count: int = 0
+    bad: int | None = None  # loss not finite, or counted as bad by the trainer
+    overflows: int | None = None  # norm not finite though the loss is: fp16's loss scaling skips the update
+    final_loss: float | None = None  # mean training loss over the last tenth of the steps that have one
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Model:
     outcome: Outcome  # of its training; no `scores` unless completed
     training: Measurement
     samples: int
-    trial: int | None = None  # whose checkpoint was reused; None: trained for the comparison
+    trial: int | None = None  # whose checkpoint an older version has reused; None: trained for the comparison
     scores: Annotated[Mapping[str, Any], AfterValidator(units.numbers)] = field(default_factory=dict)
     reports_per_s: float | None = None  # while writing reports
     peak_memory_bytes: int | None = None  # while writing reports
@@ -67,6 +77,29 @@ class Model:
 
 
 RESULT = JsonFile(Model)  # as it is in a model's directory
+
+
+def summarise(records: Iterable[Mapping[str, Any]]) -> StepSummary:
+    """Summarises the steps in a training's `records`; for repeated steps the last record counts."""
+    last = {record["samples"]: record for record in records if "train_loss" in record}
+    steps = [last[samples] for samples in sorted(last)]
+    losses = [loss for step in steps if (loss := units.number(step["train_loss"])) is not None]
+    tail = losses[-math.ceil(_LAST_PART * len(losses)) :]
+    bad = [
+        (units.number(step.get("bad_steps")) or 0) > 0 or units.number(step["train_loss"]) is None
+        for step in steps
+    ]
+    overflows = [
+        not is_bad and units.number(step["grad_norm"]) is None
+        for step, is_bad in zip(steps, bad, strict=True)
+        if "grad_norm" in step
+    ]
+    return StepSummary(
+        count=len(steps),
+        bad=sum(bad) if steps else None,
+        overflows=sum(overflows) if overflows else None,
+        final_loss=math.fsum(tail) / len(tail) if tail else None,
+    )
 
 
 def runs(root: Path) -> dict[str, tuple[Model, ...]]:
@@ -96,7 +129,7 @@ def throughput(models: Sequence[Model]) -> Figure | None:
 
 def name_on_test(quality: str) -> str:
     """Returns the name of a `quality` on the test split: `loss` for `val_loss`, which names its split."""
-    return quality.removeprefix(_OF_VALIDATION)
+    return quality.removeprefix("val_")
 
 
 def means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -140,13 +173,8 @@ def load(session: StoredSession, goal: Objective) -> ComparisonResults:
     names = {label: model.name for label, model in first_models(models).items()}
     files_of = {label: session.model_dir(name).reports_file for label, name in names.items()}
     reports = {label: file for label, file in files_of.items() if file.is_file()}
-    return ComparisonResults(models, reports, _goal(session.comparison.goal_file, goal))
-
-
-def _goal(file: Path, goal: Objective) -> Objective:
-    """Returns the `goal` with the comparison's own share to keep, if it has one."""
-    try:
-        keep = units.number(json.loads(files.read(file)).get("keep"))
-    except (OSError, ValueError, AttributeError):
-        keep = None
-    return goal if keep is None else goal.model_copy(update={"keep": keep, "within": None})
+    with suppress(OSError, ValueError, AttributeError):
+        keep = units.number(json.loads(files.read(session.comparison.goal_file)).get("keep"))
+        if keep is not None:  # the comparison's own share
+            goal = goal.model_copy(update={"keep": keep, "within": None})
+    return ComparisonResults(models, reports, goal)

@@ -16,7 +16,7 @@ from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.trial import Trial
 from autotune.display import words
 from autotune.judging.decisions import objective, quality
-from autotune.judging.decisions.quality import KeptQuality, Noise, QualityAnswer
+from autotune.judging.decisions.quality import Noise, QualityAnswer
 from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
@@ -59,7 +59,8 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
     trained = _filter(runs, lambda model: model.completed)
     if BASELINE not in trained:
         return ComparisonVerdict(None, "Not decided: the baseline's model was not trained to its end.")
-    on_test = _on_test(goal)
+    name = results.name_on_test(goal.quality)
+    on_test = goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
     scored = _filter(trained, lambda model: on_test.quality in model.scores)
     if scored and BASELINE not in scored:
         return ComparisonVerdict(None, "Not decided: the baseline's model could not be scored.")
@@ -106,14 +107,7 @@ class _Side:
         return cls(runs, results.throughput(models))
 
 
-def _on_test(goal: Objective) -> Objective:
-    """Returns `goal` with the name that its quality has on the test split."""
-    name = results.name_on_test(goal.quality)
-    return goal.model_copy(update={"quality": name, "minimize": name if goal.minimize else None})
-
-
 def _filter(runs: Runs, condition: Callable[[Model], bool]) -> Runs:
-    """Returns the models that meet `condition`, by label; labels without such a model are left out."""
     passing = {label: [model for model in models if condition(model)] for label, models in runs.items()}
     return {label: models for label, models in passing.items() if models}
 
@@ -161,15 +155,11 @@ def _standing(
         guess = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere, start) if elsewhere else None
         needed = guess or _SEEDS_TO_BEGIN_WITH
     answer = QualityAnswer.KEPT if goal.takes_any_quality else kept.answer
-    return result(answer, _quality_text(kept, goal, len(ours.runs), len(theirs.runs)), needed)
-
-
-def _quality_text(kept: KeptQuality, goal: Objective, ours: int, theirs: int) -> str:
-    """Returns e.g. `bleu_4 0.1612 instead of 0.1600, 97% to 104% of ..., 3 seeds each`."""
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.format_share(kept.share, goal, kept.gain)
-    seeds = f"{words.plural(ours, 'seed')} {'each' if ours == theirs else f'against {theirs}'}"
-    return f"{goal.quality} {a} instead of {b}, {between}, {seeds}"
+    against = "each" if len(ours.runs) == len(theirs.runs) else f"against {len(theirs.runs)}"
+    seeds = f"{words.plural(len(ours.runs), 'seed')} {against}"
+    return result(answer, f"{goal.quality} {a} instead of {b}, {between}, {seeds}", needed)
 
 
 def _decide(standings: Sequence[ModelResult], keeps: str, not_judged: Sequence[str]) -> ComparisonVerdict:

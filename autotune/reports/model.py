@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from autotune.compare.steps import StepSummary
+from autotune.compare.results import StepSummary
 from autotune.compare.verdict import ComparisonVerdict
 from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config

@@ -36,9 +36,6 @@ class TrainingPlan:
         return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 
-_PLAN = TypeAdapter(TrainingPlan)
-
-
 def write(place: TrainingDir, plan: TrainingPlan) -> None:
     files.write_whole(place.plan_file, json.dumps(asdict(plan), indent=1))
 
@@ -46,7 +43,7 @@ def write(place: TrainingDir, plan: TrainingPlan) -> None:
 def read(place: TrainingDir) -> TrainingPlan | None:
     """Returns the plan in `place`, None if there is none; raises InputError if it is corrupt."""
     try:
-        return _PLAN.validate_python(json.loads(files.read(place.plan_file)))
+        return TypeAdapter(TrainingPlan).validate_python(json.loads(files.read(place.plan_file)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):

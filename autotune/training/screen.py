@@ -1,10 +1,8 @@
 """Shows a running training: as a live panel on a terminal, otherwise as a line now and then."""
 
 import os
-import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Self
 
@@ -28,8 +26,6 @@ from autotune.trials.progress import Phase
 
 _SAY_EVERY_S = 30.0
 _LABELS = 11  # characters, as wide as the phase above them
-_BARS = "▁▂▃▄▅▆▇█"
-_FEWEST_IN_CURVE, _WIDEST_CURVE = 3, 16
 _GOOD, _WARNING = "green", "yellow"
 
 
@@ -52,7 +48,6 @@ class TrainingScreen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leaves the terminal as it was."""
         if self._view:
             self._view.close()
 
@@ -111,7 +106,9 @@ def _figures(status: TrainingStatus) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
     grid.add_column(width=_LABELS)
     grid.add_column(ratio=1, overflow="fold")
-    contention = ", ".join(messages.contention(Measurement(telemetry=status.telemetry)))
+    telemetry = status.telemetry
+    contention = ", ".join(messages.contention(Measurement(telemetry=telemetry)))
+    gpus = nvml.by_gpu(telemetry)
     rows = {
         "throughput": _throughput(status),
         "promised": _promised(status),
@@ -119,12 +116,11 @@ def _figures(status: TrainingStatus) -> Table:
         "loss": Text("" if status.loss is None else words.score(status.loss)),
         "step": Text(words.phase_shares(status.step_shares)),
         "memory": Text(_memory(status)),
-        "CPUs": Text(_cpus(status.telemetry)),
-        **_gpus(status.telemetry),
+        "CPUs": Text(_cpus(telemetry)),
+        "GPU": Text("" if gpus else _gpu(telemetry)),
+        **{f"GPU {index}": Text(_gpu(figures)) for index, figures in gpus.items()},
         "meanwhile": Text(contention, style=_WARNING),
     }
-    if status.loss is not None:
-        rows["loss"].append(_sparkline(status.losses), style=_GOOD)
     for label, text in rows.items():
         if text:
             grid.add_row(Text(label, style="cyan"), text)
@@ -169,28 +165,12 @@ def _quality(status: TrainingStatus) -> Text:
     name, best = printable(status.plan.metric.name), status.best
     if best is None:
         return Text(f"no evaluation has {name} yet", style=draw.HINT)
-    last = status.curve[-1]
-    text = f"{name} {_point_text(last)}" + (f", best {_point_text(best)}" if best.value != last.value else "")
-    return Text(text).append(_sparkline(status.curve), style=_GOOD)
+    text = f"{name} {_point_text(status.curve[-1])}"
+    return Text(text if best.value == status.curve[-1].value else f"{text}, best {_point_text(best)}")
 
 
 def _point_text(point: Point) -> str:
     return f"{words.score(point.value)} after {words.count(point.samples)}"
-
-
-def _sparkline(points: Sequence[Point]) -> str:
-    """Returns a space and a sparkline, with a bar for the mean over each part of the samples."""
-    width = min(_WIDEST_CURVE, len(points))
-    if width < _FEWEST_IN_CURVE:
-        return ""
-    first, last = points[0].samples, points[-1].samples
-    columns: dict[int, list[float]] = defaultdict(list)
-    for point in points:
-        columns[min(width - 1, int((point.samples - first) / (last - first) * width))].append(point.value)
-    means = [statistics.fmean(columns[n]) for n in sorted(columns)]
-    low, high = min(means), max(means)
-    steps = [(mean - low) / (high - low) if high > low else 0.0 for mean in means]
-    return " " + "".join(_BARS[round(step * (len(_BARS) - 1))] for step in steps)
 
 
 def _memory(status: TrainingStatus) -> str:
@@ -215,13 +195,6 @@ def _cpus(telemetry: Mapping[str, float]) -> str:
         return ""
     of = f" of {telemetry['allowed_cpus']:.0f}" if "allowed_cpus" in telemetry else ""
     return f"{telemetry['cpu_percent'] / 100:.1f}{of} busy"
-
-
-def _gpus(telemetry: Mapping[str, float]) -> dict[str, Text]:
-    gpus: dict[str, Mapping[str, float]] = {
-        f"GPU {index}": figures for index, figures in nvml.by_gpu(telemetry).items()
-    }
-    return {label: Text(_gpu(figures)) for label, figures in (gpus or {"GPU": telemetry}).items()}
 
 
 def _gpu(telemetry: Mapping[str, float]) -> str:

@@ -14,8 +14,7 @@ from autotune.training.watch import Watch
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 
-_LARGEST = 1e30  # figure that is drawn: sums and differences stay finite
-_FINE = 1 / 64  # least distance of two points of the loss curve, as a share of the samples so far
+_LARGEST = 1e30  # quality that is shown
 
 
 @dataclass(frozen=True)
@@ -29,28 +28,23 @@ class TrainingStatus:
     recent_per_s: float | None = None  # over the last minutes
     step_shares: Mapping[str, float] = field(default_factory=dict)  # of the step's phases, last minutes
     curve: tuple[Point, ...] = ()  # quality of every evaluation, in the user's sign
-    losses: tuple[Point, ...] = ()  # thinned training losses
     loss: float | None = None  # latest
     measurement: Measurement = field(default_factory=Measurement)  # over the whole training so far
     telemetry: Mapping[str, float] = field(default_factory=dict)  # latest
 
     def with_records(self, records: Iterable[Mapping[str, Any]]) -> Self:
         """Returns the status updated with `records`, an iterable that is read once."""
-        curve, losses, loss, samples, furthest = [*self.curve], [*self.losses], self.loss, 0, self.furthest
+        curve, loss, samples, furthest = [*self.curve], self.loss, 0, self.furthest
         for record in records:
             samples = record.get("samples", samples)
             furthest = max(furthest, samples)
-            _add(curve, samples, record.get(self.plan.metric.name))
-            _add(losses, samples, record.get(TRAIN_LOSS), apart=_FINE * samples)
+            quality = units.number(record.get(self.plan.metric.name))
+            if quality is not None and abs(quality) <= _LARGEST:
+                forget_from(curve, samples)
+                curve.append(Point(samples, quality))
             loss = units.number(record[TRAIN_LOSS]) if TRAIN_LOSS in record else loss
-        return replace(
-            self,
-            samples=samples or self.samples,
-            furthest=furthest,
-            curve=tuple(curve),
-            losses=tuple(losses),
-            loss=loss,
-        )
+        samples = samples or self.samples
+        return replace(self, samples=samples, furthest=furthest, curve=tuple(curve), loss=loss)
 
     def after(self, report: TrialReport, watch: Watch) -> Self:
         """Returns the status updated with a report that `watch` has already taken in."""
@@ -78,14 +72,3 @@ class TrainingStatus:
         """The best evaluation so far, the first of equal ones."""
         metric = self.plan.metric
         return max(self.curve, key=lambda point: metric.turned(point.value), default=None)
-
-
-def _add(points: list[Point], samples: int, value: object, apart: float = 0.0) -> None:
-    """Appends a point if `value` is a number; all but the last stay at least `apart` samples apart."""
-    number = units.number(value)
-    if number is None or abs(number) > _LARGEST:
-        return
-    forget_from(points, samples)
-    if len(points) > 1 and samples - points[-2].samples < apart:
-        points.pop()
-    points.append(Point(samples, number))

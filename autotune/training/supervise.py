@@ -30,29 +30,24 @@ def decide(outcome: Outcome, settings: Mapping[str, Setting], times: int, most: 
     """Decides how to resume after an attempt with `outcome`; None if the training is over.
 
     It is the attempt number `times` in a row without progress; `most` of them are resumed. An attempt that
-    ran out of its own memory is resumed with smaller micro-batches. If the machine ran out of memory, other
-    programs may have used it: the attempt is repeated unchanged first.
+    ran out of its own memory is resumed with smaller micro-batches, unless their size is odd or unknown. If
+    the machine ran out of memory, other programs may have used it: the attempt is repeated unchanged first.
     """
     if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
         return None
     is_used_up = times > most
     if outcome.failure is Failure.OOM and (outcome.shortage is None or is_used_up):
-        return _smaller(settings)
+        size, accumulated = settings.get(MICRO_BATCH), settings.get(ACCUMULATION)
+        if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
+            return None
+        smaller = {MICRO_BATCH: size // 2, ACCUMULATION: 2 * accumulated}
+        text = f"continues with {watch.describe_smaller(size // 2, size, size * accumulated)}"
+        return GoOn(0.0, text, smaller)
     may_succeed = outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
     if is_used_up or not (may_succeed or outcome.status is Status.INTERRUPTED):
         return None
     wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, times - 1))
     return GoOn(wait_s, "continues from its checkpoint", {})
-
-
-def _smaller(settings: Mapping[str, Setting]) -> GoOn | None:
-    """Halves the micro-batch and doubles the accumulation steps; None if the size is odd or unknown."""
-    size, accumulated = settings.get(MICRO_BATCH), settings.get(ACCUMULATION)
-    if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
-        return None
-    halved, doubled = size // 2, 2 * accumulated
-    text = f"continues with {watch.describe_smaller(halved, size, size * accumulated)}"
-    return GoOn(0.0, text, {MICRO_BATCH: halved, ACCUMULATION: doubled})
 
 
 def run(

@@ -9,7 +9,7 @@ from autotune.core.measurement import PHASES, Metric
 from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
 from autotune.display import view, words
 from autotune.judging.measurement import drift, trends
-from autotune.judging.measurement.drift import Drift, Window
+from autotune.judging.measurement.drift import Window
 from autotune.judging.measurement.trends import Series
 from autotune.storage.records import is_break
 from autotune.training.events import Kind
@@ -20,18 +20,11 @@ _RECENT = 30  # windows
 _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
 
 
-class MemoryFigures(NamedTuple):
-    """A memory, and the names of its figures in the telemetry."""
-
-    name: str
-    held: str  # bytes that the training uses
-    free: str  # bytes that are left
-
-
-_MEMORIES = (
-    MemoryFigures("the host's memory", "host_rss_bytes", "host_memory_free_bytes"),
-    MemoryFigures("the GPU's memory", "gpu_memory_used_bytes", "gpu_memory_free_bytes"),
-)
+# The telemetry that says how many bytes of a memory the training uses, and how many are free.
+_MEMORIES = {
+    "the host's memory": ("host_rss_bytes", "host_memory_free_bytes"),
+    "the GPU's memory": ("gpu_memory_used_bytes", "gpu_memory_free_bytes"),
+}
 
 
 class Notice(NamedTuple):
@@ -52,18 +45,17 @@ class Watch:
         self._steps, self._windows = _StepWindows(metric.name), list[Window]()
         self._held = {memory: Series() for memory in _MEMORIES}
         self._since = math.inf  # samples at the start of this process
-        self._warned: set[MemoryFigures] = set()
+        self._warned: set[str] = set()  # memories
 
     def hear(self, report: TrialReport) -> list[Notice]:
         """Returns the messages that follow from a report."""
         self._since = min(self._since, report.samples)
-        for memory, series in self._held.items():
-            if memory.held in report.telemetry:
-                series.add(report.samples, report.telemetry[memory.held])
+        for memory, (held, _) in _MEMORIES.items():
+            if held in report.telemetry:
+                self._held[memory].add(report.samples, report.telemetry[held])
         windows = [self._steps.add(record, report.telemetry) for record in report.records]
-        complete = [window for window in windows if window]
-        self._windows += complete
-        return [*self._drifted(), *self._leaking(report)] if complete else []
+        self._windows += filter(None, windows)
+        return [*self._drifted(), *self._leaking(report)] if any(windows) else []
 
     @property
     def recent_per_s(self) -> float | None:
@@ -84,7 +76,14 @@ class Watch:
         if change is None:
             return []
         self._windows = [window for window in self._windows if window.samples >= change.samples]
-        return [Notice(Kind.DRIFT, _drift_text(change, self._metric.unit))]
+        ratio, unit = change.ratio.value, self._metric.unit
+        moved, cause = f"{abs(ratio - 1):.0%} faster", "it was slower before, likely because of"
+        if ratio < 1:
+            moved, cause = f"{abs(ratio - 1):.0%} slower", "likely because of"
+        speeds = f"{change.after_per_s:.1f} instead of {change.before_per_s:.1f} {unit}/s"
+        interval = words.factor.interval(change.ratio)
+        text = f"{moved} since {change.samples:,} {unit}, {speeds} ({interval}); {cause} {change.cause}"
+        return [Notice(Kind.DRIFT, text)]
 
     def _leaking(self, report: TrialReport) -> list[Notice]:
         """Returns warnings of leaks, after a full epoch of this process, because caches fill during it."""
@@ -94,9 +93,9 @@ class Watch:
         self._warned |= {memory for memory, text in warnings.items() if text}
         return [Notice(Kind.LEAK, text) for text in warnings.values() if text]
 
-    def _leak(self, memory: MemoryFigures, report: TrialReport) -> str | None:
+    def _leak(self, memory: str, report: TrialReport) -> str | None:
         slope, samples = trends.slope(self._held[memory].points), report.samples
-        held, free = report.telemetry.get(memory.held), report.telemetry.get(memory.free)
+        held, free = (report.telemetry.get(name) for name in _MEMORIES[memory])
         if slope is None or held is None or free is None:
             return None
         end = self._total or samples + _AS_LONG_AGAIN * (samples - self._since)
@@ -108,7 +107,7 @@ class Watch:
             left_s = (full.samples - samples) / (self.recent_per_s or math.inf)
             soon = f"in about {units.format_seconds(left_s)} of training"
         when = words.until_full(full, unit, self._epoch)
-        grows = f"use of {memory.name} grows by {words.growth(slope, unit)}"
+        grows = f"use of {memory} grows by {words.growth(slope, unit)}"
         return f"{grows}; at this rate it is full after {when}, {soon}"
 
 
@@ -141,15 +140,6 @@ class _StepWindows:
         window = Window(record["samples"], self._trained, seconds, phases_s, telemetry)
         self._seconds, self._trained, self._phases_s = 0.0, 0, dict.fromkeys(PHASES, 0.0)
         return window
-
-
-def _drift_text(change: Drift, unit: str) -> str:
-    ratio, speeds = change.ratio.value, f"{change.after_per_s:.1f} instead of {change.before_per_s:.1f}"
-    moved, cause = f"{abs(ratio - 1):.0%} faster", "it was slower before, likely because of"
-    if ratio < 1:
-        moved, cause = f"{abs(ratio - 1):.0%} slower", "likely because of"
-    interval = words.factor.interval(change.ratio)
-    return f"{moved} since {change.samples:,} {unit}, {speeds} {unit}/s ({interval}); {cause} {change.cause}"
 
 
 class MicroBatch:

@@ -1,12 +1,14 @@
-"""Runs or resumes a whole training in its directory until it ends."""
+"""Runs or resumes a whole training in its directory, and compares it with what its session promised."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Status
+from autotune.judging.accounts import promise
+from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.storage.identity import read_verdict
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
@@ -19,8 +21,15 @@ from autotune.training.supervise import GoOn
 from autotune.training.watch import MicroBatch, Notice, Watch
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
+from autotune.trials.progress import Progress
 from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
+
+_ANSWERS = {
+    PromiseAnswer.HELD: "As promised",
+    PromiseAnswer.BROKEN: "Not as promised",
+    PromiseAnswer.UNDECIDED: "Not decided yet",
+}
 
 
 class Whole:
@@ -117,3 +126,26 @@ def is_done(place: TrainingDir) -> bool:
     """Returns True if the training in `place` has completed."""
     verdict = read_verdict(place)
     return verdict is not None and verdict[0].status is Status.COMPLETED
+
+
+def verdict(place: TrainingDir) -> Iterator[str]:
+    """Yields the answer, a line for each promised figure, and possible reasons; none if nothing was promised.
+
+    Raises InputError if the training's plan is unreadable.
+    """
+    planned = plan.read(place)
+    if planned is None or (promised := planned.promise) is None:
+        return
+    progress = Progress(planned.metric, {**planned.settings, **planned.changes})
+    for record in read_records(place):
+        progress.count(record)
+    outcome, measured, ended = None, progress.measurement(), read_verdict(place)
+    if ended and ended[1].samples == measured.samples:  # the last process, which also knows the memory limit
+        outcome, measured = ended
+    measured = replace(measured, device=measured.device or planned.device)
+    checks = promise.check(promised, measured, planned.goal, planned.metric.unit)
+    answer = _ANSWERS[promise.overall(checks, outcome)]
+    yield f"{answer}, compared with trial {promised.trial} of session {promised.session}"
+    yield from (f"- {check.what} {check.answer}: {check.text}" for check in checks)
+    observed = [e.text for e in events.read(place.events_file) if e.kind in {Kind.DRIFT, Kind.LEAK}]
+    yield from (f"- during the training: {text}" for text in [*messages.contention(measured), *observed])

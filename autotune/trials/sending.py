@@ -14,8 +14,7 @@ from autotune.core import units
 from autotune.core.record_names import COMPILING, FLOPS, OWN, PARAMETERS, QUEUED, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.inside.messages import Stamped
-from autotune.inside.site.autotune_figures import compilations, host_bytes, trained_parameters
-from autotune.inside.site.autotune_flops import Flops
+from autotune.inside.site.autotune_figures import Flops, compilations, host_bytes, trained_parameters
 from autotune.inside.site.autotune_wire import plain, unwrapped
 from autotune.trials import failures
 from autotune.trials.cuda import Cuda

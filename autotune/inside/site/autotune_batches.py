@@ -170,7 +170,6 @@ class _Feed:
         self._drop(lambda iterated: iterated.iterator() is iterator and not iterated.is_used)
 
     def use(self) -> None:
-        """Marks all batches as used: a backward pass begins."""
         for iterated, _ in (*self._ahead, *self.new):
             iterated.is_used = True
 
@@ -203,8 +202,6 @@ class _Feed:
 
 
 class _Iterated:
-    """One iteration over a loader."""
-
     def __init__(self, iterator: Any) -> None:
         self.iterator = iterator  # a weak reference
         self.is_used = False  # a backward pass followed its first remaining batch

@@ -128,11 +128,9 @@ class _LightningWatch:
         self._tell()
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Remembers the metrics logged so far."""
         self._before = dict(trainer.callback_metrics)
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """Reports the metrics logged since, and saves a checkpoint."""
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         attempt(self._note, trainer, "the scores of a validation are not reported")

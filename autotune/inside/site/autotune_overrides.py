@@ -172,7 +172,6 @@ class _Outermost:
         return called
 
     def _stepped(self, *_: Any) -> None:
-        """Ends the search for models at the first step."""
         if not self._has_ended:
             self._torch.nn.Module.__call__ = self._call
             self._has_ended = True

@@ -129,7 +129,6 @@ class _Probe:
         self._handle: Any = None
 
     def attach(self, torch: Any) -> None:
-        """Hooks into torch's optimizers, backward passes, loaders and modules."""
         self._torch = torch
         optimizers = sys.modules["torch.optim.optimizer"]
         optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: self._stepped(optimizer))

@@ -29,7 +29,6 @@ import autotune_scores
 import autotune_transformers
 import autotune_wire
 from autotune_batches import Seen, Steps, Tally, Total, count_tokens, size
-from autotune_flops import Flops
 from autotune_imports import After, replace
 from autotune_overrides import Overrides
 from autotune_saves import Saving
@@ -89,7 +88,7 @@ class Teller:
         self.saving = Saving(total, os.environ.get(autotune_wire.WORKDIR, ""))
         self._step_samples = int(os.environ.get(autotune_wire.STEP_SAMPLES) or 0) or None
         self._tally, self._figures, self._pace = Tally(), autotune_figures.Figures(), autotune_figures.Pace()
-        self.steps, self._flops, self._ranks = Steps(), Flops(), autotune_wire.Ranks()
+        self.steps, self._flops, self._ranks = Steps(), autotune_figures.Flops(), autotune_wire.Ranks()
         self._worker_info = torch.utils.data.get_worker_info
         self._map_kind = torch.utils.data.dataloader._DatasetKind.Map
         self._is_in_backward = self._has_told = self._is_mute = False
@@ -256,7 +255,6 @@ class Teller:
 
 
 def _attach(torch: Any, teller: Teller, after: After) -> None:
-    """Installs the hooks, and a GPU memory cap if one is set."""
     after.do("torch._dynamo", teller.hide)
     stepped = teller.guarded("stepped")
     optimizers = importlib.import_module("torch.optim.optimizer")  # shadowed in torch.optim

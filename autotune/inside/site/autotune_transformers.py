@@ -204,7 +204,6 @@ def _train(
 
 
 def _newest(directory: str) -> str | None:
-    """Returns the newest complete checkpoint in `directory`, None if there is none."""
     names = os.listdir(directory) if os.path.isdir(directory) else []  # noqa: PTH112, PTH208
     checkpoints = [(int(match.group(1)), name) for name in names if (match := _CHECKPOINT.fullmatch(name))]
     places = [os.path.join(directory, name) for _, name in sorted(checkpoints)]  # noqa: PTH118
@@ -255,21 +254,18 @@ class _TrainerWatch:
             self._saving_s = _clock_s()
 
     def _times(self, step: int) -> int:
+        """Returns how many evaluations should have been made, as far as processes have synchronized."""
         if not self._every:
             return 0
-        return self._evaluated if (seen := self._seen(step)) is None else seen // self._every
-
-    def _seen(self, step: int) -> int | None:
-        """Returns the samples or tokens so far; None if processes must synchronize for that, but not yet."""
         if self._is_alone:
-            return int(self._total.seen)
+            return self._total.seen // self._every
         if not self._schedule.is_due(step):
-            return None
+            return self._evaluated
         torch = sys.modules["torch"]
         seen = torch.tensor(self._total.seen, device=self._trainer.args.device)
         torch.distributed.broadcast(seen, 0)
         self._schedule.synced(step, int(seen))
-        return int(seen)
+        return int(seen) // self._every
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Saves in the middle of an evaluation if asked to stop; the evaluation is repeated on resuming."""
@@ -296,7 +292,6 @@ class _TrainerWatch:
             raise SystemExit(128 + signal.SIGTERM)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Restores the default SIGTERM handler."""
         if self._listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._listens = False

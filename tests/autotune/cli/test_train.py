@@ -19,8 +19,9 @@ from autotune.cli import train as command
 from autotune.cli.options import Trained
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise, verdict
+from autotune.training import events, supervise
 from autotune.training.events import Kind
+from autotune.training.whole import verdict
 from autotune.trials import child
 from tests import forked
 from tests.autotune.terminal import OnTerminal
@@ -253,7 +254,8 @@ def panels(lines):
 @pytest.mark.slow
 def test_on_a_terminal_a_panel_shows_progress_and_leaves_printed_lines_intact(watched):
     it = watched()
-    it.read_until(lambda lines: panels(lines) == (1, 1) and any("▁" in line for line in lines), 120)
+    evaluated = re.compile("quality .* after ")
+    it.read_until(lambda lines: panels(lines) == (1, 1) and any(map(evaluated.match, lines)), 120)
     it.resize(40, 24)
     it.read_until(lambda lines: panels(lines) == (1, 1) and max(map(len, lines)) <= 40)
     it.process.send_signal(signal.SIGTERM)
@@ -380,14 +382,14 @@ def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, mon
     assert process.wait(120) == 130
     stopped = (tmp_path / "said").read_text()
     assert "\n- quality held: bleu_4 0.2000 after 400 samples, " in stopped
-    for line in verdict.lines(place):
+    for line in verdict(place):
         assert f"\n{line}" in stopped
 
     session(evaluated()[-1] + 400)
     assert begun(tmp_path, *command, "--resume").wait(120) == 0
     ended = (tmp_path / "said").read_text().removeprefix(stopped)
     assert "completed after" in ended
-    lines = list(verdict.lines(place))
+    lines = list(verdict(place))
     assert "compared with trial" in lines[0]
     for line in lines:
         assert f"\n{line}" in ended

@@ -6,14 +6,13 @@ import pytest
 import yaml
 
 from autotune.__main__ import main
-from autotune.cli import train_target
+from autotune.cli.train import space_of
 from autotune.core.errors import InputError
 from autotune.storage.store import short_list
 from autotune.storage.trial_dir import TrainingDir
 from autotune.workloads import registry
 from r2gen import checkpoint, synthetic
 from tests import tiny_r2gen
-from tests.faults.sessions import kept
 
 SMALL = {
     **tiny_r2gen.MODEL,
@@ -58,14 +57,14 @@ def test_a_config_of_r2gen_is_trained_with_exactly_its_settings(tmp_path):
 def test_options_replace_values_of_a_config(tmp_path):
     file = config(tmp_path)
     other = synthetic.make(tmp_path / "other", {"train": 5, "val": 2, "test": 2}, 0, 80)
-    space, _ = train_target.space(str(file), other)
+    space, _ = space_of(str(file), other)
     assert space.baseline == {**yaml.safe_load(file.read_text()), "data": str(other)}
 
     without = {name: value for name, value in space.baseline.items() if name != "data"}
     file.write_text(yaml.safe_dump(without))
-    assert train_target.space(str(file), other)[0].baseline == space.baseline
+    assert space_of(str(file), other)[0].baseline == space.baseline
     with pytest.raises(InputError, match="or a config of r2gen with its data"):
-        train_target.space(str(file), None)
+        space_of(str(file), None)
 
 
 def test_a_config_whose_names_are_not_all_text_is_refused(tmp_path, capsys):
@@ -102,29 +101,15 @@ def test_another_file_is_refused_in_one_line(tmp_path, capsys, text, said):
 
 
 @pytest.mark.parametrize("name", ["typo", "runs/typo", "empty", "x" * 300])
-def test_a_missing_target_lists_what_exists(tmp_path, capsys, name):
+def test_a_missing_target_lists_the_search_spaces(tmp_path, capsys, name):
     (tmp_path / "empty").mkdir()
-    for root in ("runs/a", "runs/b", "elsewhere/c"):
-        kept("format-2", tmp_path / root)
     assert main(["train", name]) == 2
-    there = "sessions: runs/a, runs/b; search spaces: cpu, gpu, gpu-small, laptop-8gb, or a file"
+    there = "search spaces: cpu, gpu, gpu-small, laptop-8gb, or a file"
     err = capsys.readouterr().err
     assert err == f"autotune: train {name}: no session, search space or config is there; {there}\n"
-    assert main(["train", "elsewhere/typo"]) == 2
-    assert "; sessions: elsewhere/c, runs/a, runs/b; " in capsys.readouterr().err
-    assert {path.name for path in tmp_path.iterdir()} == {"empty", "runs", "elsewhere"}
+    assert {path.name for path in tmp_path.iterdir()} == {"empty"}
 
 
 def test_only_some_of_many_sessions_are_listed():
     assert short_list("abcde") == "a, b, c, d, e"
     assert short_list("abcdefg") == "a, b, c, d, e and 2 more"
-
-
-def test_a_trainings_directory_is_no_session(tmp_path, capsys):
-    place = TrainingDir(tmp_path / "t")
-    place.root.mkdir()
-    place.plan_file.touch()
-    place.events_file.touch()
-    assert main(["train", "t"]) == 2
-    said = "to continue it, give its session, search space or config with --workdir t --resume"
-    assert f"autotune: train t: is a training; {said}\n" == capsys.readouterr().err

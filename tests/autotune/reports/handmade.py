@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass, replace
 
-from autotune.compare.steps import StepSummary
+from autotune.compare.results import StepSummary
 from autotune.compare.verdict import ComparisonVerdict
 from autotune.core.settings import Config
 from autotune.display import view

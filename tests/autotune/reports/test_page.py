@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from autotune.compare.steps import StepSummary
+from autotune.compare.results import StepSummary
 from autotune.core.settings import PRECISIONS
 from autotune.reports import answer, markdown, page, tables
 from autotune.reports.model import Figure
