@@ -255,7 +255,7 @@ def _reported(place: Path) -> Iterator[tuple[Trial, TrialReport]]:
 def _of_live(place: Path) -> Iterator[Told]:
     """The picture that a search draws, once it knows the same trials."""
     shown = snapshot.take(StoredSession.open(place), place)
-    screen = console.LineScreen(Console(), shown)
+    screen = console.Screen(Console(), shown)
     screen.restore(shown.trials)
     for trial, reported in _reported(place):
         screen.started(trial)
@@ -270,7 +270,7 @@ def _of_log(place: Path, history: History) -> Iterator[Told]:
     begun = snapshot.take(StoredSession.open(place), place)
     repeats = {trial.number for trial in history.trials if trial.repeat}
     out = Console(width=200, file=StringIO())
-    lines, written = console.LineScreen(out, begun), console.Events(out, begun)
+    lines, written = console.Screen(out, begun), console.Events(out, begun)
     for screen in (lines, written):
         screen.restore(history.trials)
     for trial, reported in _reported(place):

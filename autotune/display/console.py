@@ -18,7 +18,6 @@ from autotune.judging.decisions import confirm, pilot
 from autotune.judging.decisions.history import History
 from autotune.searcher.ports import Listener
 from autotune.space.space import Space
-from autotune.storage.study_file import SearchPlan
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 
@@ -27,7 +26,10 @@ _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
 class Screen(Listener):
-    """Listens to a search and keeps its state. `begun` is the search before its first trial."""
+    """Listens to a search, keeps its state, and prints a line for every event.
+
+    `begun` is the search before its first trial.
+    """
 
     def __init__(
         self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
@@ -51,9 +53,13 @@ class Screen(Listener):
 
     def note(self, text: str) -> None:
         """Shows a message about the search as a whole."""
+        live.say(self._console, text)
 
     def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
         """Shows the result, as text or as figures."""
+        del facts
+        for line in lines:
+            self.note(line)
 
     def restore(self, trials: Sequence[Trial]) -> None:
         """Takes the trials of an earlier run of this session."""
@@ -71,6 +77,10 @@ class Screen(Listener):
 
     def runs(self, trial: Trial) -> None:
         """Shows that a trial has started; on a cluster, called once a node runs it."""
+        role = " (baseline)" if trial.number == 0 else ""
+        self.note(
+            f"{self._clock()} trial {trial.number} started{view.where(trial)}: {view.name(trial)}{role}"
+        )
 
     def progress(self, trial: Trial, report: TrialReport) -> None:
         before, so_far = self._running.get(trial.number), replace(trial, measurement=report.measurement)
@@ -86,68 +96,9 @@ class Screen(Listener):
             if trial.original == 0:  # the other trials do not change the space
                 self._history = pilot.settled(self._history)
         self._update_best()
+        self._show_end(trial)
 
-    def _update_best(self) -> None:
-        self._best = confirm.recommended(self._history_with_running())
-        self._estimate = None
-
-    @property
-    def space(self) -> Space:
-        """The space as settled by the pilot."""
-        return self._history.space
-
-    def _history_with_running(self) -> History:
-        history = self._history
-        for running in list(self._running.values()):
-            history = history.after(running.trial)
-        return history
-
-    def snapshot(self) -> Snapshot:
-        """Returns the search as it is now."""
-        plan = replace(self._begun.plan, spent_s=self._spent_s())
-        return replace(
-            self._begun,
-            space=self.space,
-            plan=plan,
-            trials=tuple(self._ended.values()),
-            running=tuple(self._running.values()),
-            best=self._best,
-            remaining=self._remaining(plan),
-        )
-
-    def _spent_s(self) -> float:
-        """Returns the seconds of the search so far, including earlier runs of the session."""
-        return self._begun.plan.spent_s + self._monotonic() - self._begun_s
-
-    def _remaining(self, plan: SearchPlan) -> Remaining | None:
-        """Returns the estimated time left: updated after changes and every ten seconds, else counted down."""
-        last = self._estimate  # another thread may reset it
-        if last is None or plan.spent_s - last[0] > _ESTIMATE_S:
-            running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
-            left = estimate.remaining(self._history_with_running(), running_s, plan, self._slots)
-            self._estimate = last = plan.spent_s, left
-        return last[1] and last[1].after(plan.spent_s - last[0])
-
-
-class LineScreen(Screen):
-    """Prints a line for every event."""
-
-    def note(self, text: str) -> None:
-        live.say(self._console, text)
-
-    def conclude(self, lines: Sequence[str], facts: Mapping[str, Any]) -> None:
-        del facts
-        for line in lines:
-            self.note(line)
-
-    def runs(self, trial: Trial) -> None:
-        role = " (baseline)" if trial.number == 0 else ""
-        self.note(
-            f"{self._clock()} trial {trial.number} started{view.where(trial)}: {view.name(trial)}{role}"
-        )
-
-    def ended(self, trial: Trial) -> None:
-        super().ended(trial)
+    def _show_end(self, trial: Trial) -> None:
         row, target = rows.row(trial, self._history), self.space.objective.target
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             figures = f"{view.knobs(trial.config)}, {trial.outcome.reason}"
@@ -165,8 +116,45 @@ class LineScreen(Screen):
     def _clock(self) -> str:
         return f"[{units.format_seconds(self._spent_s()):>7}]"
 
+    def _update_best(self) -> None:
+        self._best = confirm.recommended(self._history_with_running())
+        self._estimate = None
 
-class Picture(LineScreen):
+    @property
+    def space(self) -> Space:
+        """The space as settled by the pilot."""
+        return self._history.space
+
+    def _history_with_running(self) -> History:
+        history = self._history
+        for running in list(self._running.values()):
+            history = history.after(running.trial)
+        return history
+
+    def snapshot(self) -> Snapshot:
+        """Returns the search as it is now; the time left is estimated after changes and every ten seconds."""
+        plan = replace(self._begun.plan, spent_s=self._spent_s())
+        last = self._estimate  # another thread may reset it
+        if last is None or plan.spent_s - last[0] > _ESTIMATE_S:
+            running_s = {r.trial.number: r.seconds for r in list(self._running.values())}
+            left = estimate.remaining(self._history_with_running(), running_s, plan, self._slots)
+            self._estimate = last = plan.spent_s, left
+        return replace(
+            self._begun,
+            space=self.space,
+            plan=plan,
+            trials=tuple(self._ended.values()),
+            running=tuple(self._running.values()),
+            best=self._best,
+            remaining=last[1] and last[1].after(plan.spent_s - last[0]),
+        )
+
+    def _spent_s(self) -> float:
+        """Returns the seconds of the search so far, including earlier runs of the session."""
+        return self._begun.plan.spent_s + self._monotonic() - self._begun_s
+
+
+class Picture(Screen):
     """Redraws the search in place, on a terminal. Ended trials and printed lines stay above it."""
 
     def __init__(self, console: Console, begun: Snapshot) -> None:
@@ -217,8 +205,7 @@ class Events(Screen):
             self._written[trial.number] = now_s, running.phase
             self._write("progress", **events.progress(running, self.space, self.snapshot().remaining))
 
-    def ended(self, trial: Trial) -> None:
-        super().ended(trial)
+    def _show_end(self, trial: Trial) -> None:
         self._written.pop(trial.number, None)
         self._write("ended", **events.ended(trial, self._history))
 
@@ -227,4 +214,4 @@ def screen(console: Console, begun: Snapshot, *, as_json: bool = False) -> Scree
     """Returns the screen for `console`: a picture if it is a terminal, else lines."""
     if as_json:
         return Events(console, begun)
-    return (Picture if live.is_possible(console) else LineScreen)(console, begun)
+    return (Picture if live.is_possible(console) else Screen)(console, begun)

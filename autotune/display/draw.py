@@ -50,7 +50,7 @@ def _picture(snapshot: Snapshot, ended: Sequence[Trial], most_running: int | Non
         parts += [Text(), _running(snapshot, most_running)]
     parts += [Text(), _best(snapshot)]
     if ended:
-        grid = _grid("ended, newest first", _headings(snapshot.space, "speedup"))
+        grid = _grid("ended, newest first", snapshot.space, "speedup")
         for trial in reversed(ended):  # a terminal crops the last ones
             grid.add_row(str(trial.number), Text(view.name(trial)), _outcome(trial, snapshot))
         if len(ended) == _MOST_SHOWN < len(snapshot.trials):
@@ -66,35 +66,29 @@ def _header(snapshot: Snapshot) -> Group:
     more = f", {len(snapshot.running)} {state}" if snapshot.running else ""
     more += f"; also {others}" if (others := view.count_others(map(view.kind, snapshot.trials))) else ""
     where = f" on {snapshot.device}" if snapshot.device else ""
+    time, limit = units.format_seconds(snapshot.plan.spent_s), snapshot.plan.time_s
+    time += " so far" if limit is None else f" of {units.format_seconds(limit)}"
+    end = f"{snapshot.remaining} left" if snapshot.remaining else "the end is not known yet"
+    if snapshot.state != RUNNING:
+        end = snapshot.state
+    elif not snapshot.trials and not snapshot.running:
+        end = "the first trial is about to start"
     return Group(
         Text(printable(f"{snapshot.session}{where}"), style=HEADING),
         Text(f"{searched} of {snapshot.plan.trials} trials ended{more}"),
-        Text(_time(snapshot)),
+        Text(f"{time}, {end}"),
     )
 
 
-def _time(snapshot: Snapshot) -> str:
-    spent, limit = units.format_seconds(snapshot.plan.spent_s), snapshot.plan.time_s
-    text = f"{spent} of {units.format_seconds(limit)}" if limit is not None else f"{spent} so far"
-    if snapshot.state != RUNNING:
-        return f"{text}, {snapshot.state}"
-    if not snapshot.trials and not snapshot.running:
-        return f"{text}, the first trial is about to start"
-    return f"{text}, {f'{snapshot.remaining} left' if snapshot.remaining else 'the end is not known yet'}"
-
-
-def _grid(title: str, figures: str) -> Table:
+def _grid(title: str, space: Space, last: str = "") -> Table:
     """Returns a table of trials: number, configuration, and figures in columns as wide as their headings."""
+    speed, name = f"{space.unit[: _SPEED - 3]}/s", printable(space.objective.quality)
+    figures = _columns(space, speed, name[:_QUALITY], "memory", last)
     grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=HEADING)
     grid.add_column("#", justify="right", width=4, no_wrap=True)
     grid.add_column(title, ratio=1, overflow="fold")
     grid.add_column(figures, width=len(figures), overflow="fold")
     return grid
-
-
-def _headings(space: Space, last: str = "") -> str:
-    name = printable(space.objective.quality)
-    return _columns(space, f"{space.unit[: _SPEED - 3]}/s", name[:_QUALITY], "memory", last)
 
 
 def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> str:
@@ -111,7 +105,7 @@ def _figures(run: TrialFigures, space: Space) -> Text:
 
 
 def _running(snapshot: Snapshot, most: int | None) -> Table:
-    grid = _grid(RUNNING if snapshot.state == RUNNING else INTERRUPTED, _headings(snapshot.space))
+    grid = _grid(RUNNING if snapshot.state == RUNNING else INTERRUPTED, snapshot.space)
     for running in snapshot.running[:most]:
         trial, so_far = running.trial, rows.run_figures(running.trial.measurement, snapshot.space.objective)
         share = min(1.0, so_far.samples / snapshot.space.budget.samples_per_trial)
@@ -142,7 +136,7 @@ def bar(phase: str, share: float | None, seconds: float) -> Table:
 
 
 def _best(snapshot: Snapshot) -> Table:
-    grid = _grid("best so far", _headings(snapshot.space, "speedup"))
+    grid = _grid("best so far", snapshot.space, "speedup")
     baseline = snapshot.history.baseline
     if baseline is None or snapshot.best is None:
         grid.add_row("", Text("the baseline is not measured yet", style=HINT), "")

@@ -7,6 +7,7 @@ hash, and no request.
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -105,18 +106,16 @@ def sections(report: SessionReport) -> list[Section]:
 
 def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
     """Returns the plots of a session's report by their place; a plot without data is left out."""
-    single = {
-        "front": plots_front.front(report),
-        "step": plots_bars.step_time(report),
-        "ablation": plots_bars.ablation(report),
-        "history": plots_front.history(report),
-    }
-    return {
+    plots: dict[str, Sequence[Plot | None]] = {
         "batches": plots_speed.by_batch(report),
         "quality": plots_quality.search_runs(report),
         "compared": plots_quality.compared_models(report),
-        **{name: [plot] if plot else [] for name, plot in single.items()},
+        "front": [plots_front.front(report)],
+        "step": [plots_bars.step_time(report)],
+        "ablation": [plots_bars.ablation(report)],
+        "history": [plots_front.history(report)],
     }
+    return {place: [plot for plot in each if plot] for place, each in plots.items()}
 
 
 @cache

@@ -65,22 +65,15 @@ def _title(text: str, detail: str, row: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Change:
-    """A row of the ablation, in samples per second; if it has no `throughput`, `text` says why."""
+    """A row of the ablation, in samples per second; if it was not measured, `text` says why."""
 
     title: str
     text: str  # at the end of the bar
-    mark: Mark | None = None
+    mark: Mark | None = None  # None: not measured
     begin: float = 0.0
-    throughput: Figure | None = None
-    interval: str = ""
-
-    @property
-    def end(self) -> float:
-        return self.throughput.value if self.throughput else self.begin
-
-    @property
-    def half(self) -> float:
-        return (words.half_width(self.throughput) if self.throughput else None) or 0.0
+    end: float = 0.0
+    half: float = 0.0  # of the interval of `end`
+    interval: str = ""  # of the factor
 
 
 def ablation(report: SessionReport) -> Plot | None:
@@ -130,7 +123,8 @@ def ablation(report: SessionReport) -> Plot | None:
 
 
 def _whole(mark: Mark, throughput: Figure) -> _Change:
-    return _Change(mark.label, words.rate(throughput.value), mark, 0.0, throughput)
+    end, half = throughput.value, words.half_width(throughput) or 0.0
+    return _Change(mark.label, words.rate(end), mark, 0.0, end, half)
 
 
 def _change(step: AblationStep, reached: float) -> _Change:
@@ -139,9 +133,10 @@ def _change(step: AblationStep, reached: float) -> _Change:
     title = f"{step.knob}  {words.setting(step.before)} → {words.setting(step.after)}{together}"
     if step.throughput is None:
         text = f"not measured: {step.reason}" if step.reason else "not measured"
-        return _Change(title, text, begin=reached)
-    mark, interval = _GAIN if step.throughput.value >= reached else _LOSS, words.factor.interval(step.factor)
-    return _Change(title, words.factor(step.factor), mark, reached, step.throughput, interval)
+        return _Change(title, text, begin=reached, end=reached)
+    end, half = step.throughput.value, words.half_width(step.throughput) or 0.0
+    mark, interval = _GAIN if end >= reached else _LOSS, words.factor.interval(step.factor)
+    return _Change(title, words.factor(step.factor), mark, reached, end, half, interval)
 
 
 def _ablation_table(report: SessionReport, rest: Sequence[tuple[str, str]]) -> Table:

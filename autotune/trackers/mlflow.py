@@ -30,12 +30,9 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 @dataclass
 class _Open:
     run: "Run"
+    id: str
     step: int = 0  # of the last metrics
     seconds: float = 0.0
-
-    @property
-    def id(self) -> str:
-        return str(self.run.info.run_id)
 
 
 class Mlflow(Tracker):
@@ -73,12 +70,13 @@ class Mlflow(Tracker):
         identity = f"{self.context.key('mlflow')}-{run}"
         earlier = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
         if earlier:
-            self._client.update_run(earlier[0].info.run_id, status="RUNNING")
-            self._open[run] = _Open(earlier[0])
+            self._open[run] = _Open(earlier[0], earlier[0].info.run_id)
+            self._client.update_run(self._open[run].id, status="RUNNING")
             return
         tags = {_IDENTITY: identity, "session": self.context.group, "tags": ", ".join(self.context.tags)}
         name = f"{self.context.group}-{run}"
-        self._open[run] = _Open(self._client.create_run(self._experiment_id, tags=tags, run_name=name))
+        begun = self._client.create_run(self._experiment_id, tags=tags, run_name=name)
+        self._open[run] = _Open(begun, begun.info.run_id)
         params = [self._mlflow.entities.Param(_name(k), str(v)) for k, v in without_secrets(settings).items()]
         self._client.log_batch(self._open[run].id, params=params)
 

@@ -46,19 +46,16 @@ class Wandb(Tracker):
         os.environ.setdefault("WANDB_DATA_DIR", str(self._directory))  # not the home directory
 
     def begin(self, run: str, settings: Mapping[str, Any]) -> None:
-        self._open[run] = self._begin(run, settings)
-
-    def _begin(self, run: str, config: Mapping[str, Any]) -> wandb.Run:
         """Starts or resumes a run; switches to offline runs if W&B cannot be reached."""
         try:
-            return self._init(run, config)
+            self._open[run] = self._init(run, settings)
         except Exception as error:
             if not self._online:
                 raise
             logger.warning("W&B cannot be reached, so runs are kept offline: %s", error_line(error))
             self._online = False
             self._start_anew()
-            return self._init(run, config)
+            self._open[run] = self._init(run, settings)
 
     def recover(self) -> bool:
         if _services():
@@ -108,7 +105,8 @@ class Wandb(Tracker):
 
     def summarise(self, history: History, report_file: Path) -> None:
         """Logs winner, baseline, trials, Pareto front, and the report as an artifact."""
-        run = self._begin(SUMMARY, spaces.to_values(history.space))
+        self.begin(SUMMARY, spaces.to_values(history.space))
+        run = self._open.pop(SUMMARY)
         trials, quality = history.trials, history.space.objective.quality
         both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
         try:

@@ -29,7 +29,7 @@ from autotune.core.errors import InputError, printable
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial
 from autotune.display import draw
-from autotune.display.console import Events, LineScreen
+from autotune.display.console import Events, Screen
 from autotune.display.snapshot import Snapshot
 from autotune.engines.engine_cluster import TOKEN
 from autotune.export import formats, winner
@@ -370,7 +370,7 @@ def test_tables_and_the_live_screen_show_hostile_text_literally(capsys):
     )
     begun = Snapshot(HOSTILE, HOSTILE, "running", space, SearchPlan(1, None), (), (), 0, None, None)
     console = Console(width=500)
-    for screen in (LineScreen(console, begun), Events(console, begun)):
+    for screen in (Screen(console, begun), Events(console, begun)):
         screen.started(trial)
         console.print(draw.full_picture(screen.snapshot()))
         screen.ended(trial)

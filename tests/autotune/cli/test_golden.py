@@ -15,7 +15,7 @@ from rich.console import Console
 
 from autotune.__main__ import main
 from autotune.display import snapshot, view
-from autotune.display.console import LineScreen
+from autotune.display.console import Screen
 from autotune.judging.decisions.history import History
 from autotune.storage.store import StoredSession
 from autotune.workloads import registry
@@ -65,7 +65,7 @@ def test_a_search_prints_the_golden_text(name, session):
     stored = StoredSession.open(Path(shutil.copytree(KEPT / session, session)))
     trials, seconds = stored.study().trials, iter(range(1000))
     out = Console(width=100, file=StringIO())
-    screen = LineScreen(out, replace(snapshot.take(stored, Path(session)), trials=()), lambda: next(seconds))
+    screen = Screen(out, replace(snapshot.take(stored, Path(session)), trials=()), lambda: next(seconds))
     for trial in trials:
         screen.started(replace(trial, outcome=None))
         screen.ended(trial)

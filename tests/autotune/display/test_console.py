@@ -12,7 +12,7 @@ from rich.console import Console
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Repeat
 from autotune.display import console as consoles
-from autotune.display.console import Events, LineScreen, Picture
+from autotune.display.console import Events, Picture, Screen
 from autotune.display.snapshot import Snapshot
 from autotune.storage.study_file import SearchPlan
 from autotune.system.node_kinds import Cluster, ClusterNode, NodeKind
@@ -43,13 +43,13 @@ def report(phase=Phase.TRAINING, elapsed_s=0.0, **figures):
 def test_the_screen_depends_on_the_terminal(begun, console, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     terminal = Console(file=Tty())
-    assert type(consoles.screen(console, begun)) is LineScreen
+    assert type(consoles.screen(console, begun)) is Screen
     assert type(consoles.screen(terminal, begun)) is Picture
     assert type(consoles.screen(terminal, begun, as_json=True)) is Events
     coloured = Console(file=io.StringIO(), force_terminal=True)  # as with FORCE_COLOR in a pipe
-    assert type(consoles.screen(coloured, begun)) is LineScreen
+    assert type(consoles.screen(coloured, begun)) is Screen
     monkeypatch.setenv("TERM", "dumb")
-    assert type(consoles.screen(terminal, begun)) is LineScreen
+    assert type(consoles.screen(terminal, begun)) is Screen
 
 
 def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, capsys):
@@ -78,7 +78,7 @@ def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, cap
 def test_stamps_continue_from_the_end_of_an_earlier_run_of_the_session(begun, console, make_trial, capsys):
     """The earlier run took 60 s, which `status` and the live view include."""
     now = 1000.0
-    screen = LineScreen(console, begun, lambda: now)
+    screen = Screen(console, begun, lambda: now)
     now += 5
     screen.started(make_trial(0))
     assert capsys.readouterr().out.startswith("[ 1m 05s] trial 0 started")
@@ -86,7 +86,7 @@ def test_stamps_continue_from_the_end_of_an_earlier_run_of_the_session(begun, co
 
 
 def test_the_state_follows_the_events(begun, console, make_trial):
-    screen = LineScreen(console, begun)
+    screen = Screen(console, begun)
     screen.restore([make_trial(0, 20, 0.2), replace(make_trial(1), outcome=None)])
     assert [t.number for t in screen.snapshot().trials] == [0]
     assert screen.snapshot().best[0].number == 0
@@ -106,14 +106,14 @@ def test_the_state_follows_the_events(begun, console, make_trial):
 
 
 def test_a_trial_that_was_put_back_has_not_ended(begun, console, make_trial):
-    screen = LineScreen(console, begun)
+    screen = Screen(console, begun)
     screen.started(make_trial(0))
     screen.ended(replace(make_trial(0), outcome=failures.lost_attempt("killed")))
     assert (screen.snapshot().running, screen.snapshot().trials) == ((), ())
 
 
 def test_the_estimate_counts_down_and_is_renewed_when_a_trial_ends(begun, console, make_trial):
-    screen = LineScreen(console, begun)
+    screen = Screen(console, begun)
     assert screen.snapshot().remaining.is_capped, "only the limit is known"
     screen.restore([make_trial(n, 20, 0.2, x=n) for n in range(4)])
     first, second = screen.snapshot().remaining, screen.snapshot().remaining
