@@ -109,8 +109,9 @@ def what_to_try(
             return [Try(f"give a --baseline that fits, {fits}")]
         log = stored.trial_dir(failed.number).log
         return [Try(f"fix that, or give other settings as the --baseline; the trial's log is {log}")]
+    more_time = Try("give it more time", resume)
     if history.baseline is None:
-        return [Try("give it more time", resume)]
+        return [more_time]
     if is_unconfirmed(history):
         return [Try("give it time for the confirmation", resume)]
     counts, space, goal = reasons.counts(history), history.space, history.space.objective
@@ -132,8 +133,7 @@ def what_to_try(
     tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
     if fallback_reason:
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
+    last = more_time if plan.left_s == 0 else Try("run more trials", f"{resume} --trials 20")
     if exhausted:
-        return [*tries, Try(f"add knobs or values in {file}, because everything in it was tried", again)]
-    if plan.left_s == 0:
-        return [*tries, Try("give it more time", resume)]
-    return [*tries, Try("run more trials", f"{resume} --trials 20")]
+        last = Try(f"add knobs or values in {file}, because everything in it was tried", again)
+    return [*tries, last]

@@ -18,11 +18,6 @@ from autotune.judging.decisions.claims import Claim
 from autotune.judging.decisions.history import History
 from autotune.space.space import Space
 
-_ENDED = (
-    *("status", "failure", "stopped_for", "reason", "samples", "throughput", "quality"),
-    *("peak_memory_bytes", "memory_is_rising", "memory_share", "run", "seconds"),
-)
-
 
 def line(values: Mapping[str, Any], indent: int | None = None) -> str:
     """Returns `values` as strict JSON, on one line or indented."""
@@ -56,9 +51,11 @@ def progress(running: RunningTrial, space: Space, remaining: Remaining | None) -
 def ended(trial: Trial, history: History) -> dict[str, Any]:
     """Returns how a trial ended: the figures of its settings and of its own `run`, and the gain."""
     row = rows.row(trial, history)
+    outcome = ("status", "failure", "stopped_for", "reason")
+    figures = ("samples", "throughput", "quality", "peak_memory_bytes", "memory_is_rising", "memory_share")
     return {
         **started(trial),
-        **{name: getattr(row, name) for name in _ENDED},
+        **{name: getattr(row, name) for name in (*outcome, *figures, "run", "seconds")},
         "factor": row.factor.value if row.factor else None,
     }
 

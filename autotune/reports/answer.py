@@ -113,14 +113,10 @@ def settings(report: SessionReport) -> list[Setting]:
     """Returns every setting of both sides, changed ones first."""
     baseline, best = report.answer.baseline, report.answer.best
     before, after = baseline.config if baseline else {}, best.config if best else {}
-    rows = [
-        Setting(
-            name,
-            words.setting(before[name]) if name in before else words.NOTHING,
-            words.setting(after[name]) if name in after else words.NOTHING,
-        )
-        for name in dict.fromkeys([*before, *after])
-    ]
+    rows = []
+    for name in dict.fromkeys([*before, *after]):
+        old, new = (words.setting(side[name]) if name in side else words.NOTHING for side in (before, after))
+        rows.append(Setting(name, old, new))
     return sorted(rows, key=lambda setting: not setting.is_changed)
 
 

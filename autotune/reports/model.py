@@ -11,7 +11,7 @@ from autotune.compare.results import StepSummary
 from autotune.compare.verdict import ComparisonVerdict
 from autotune.core.measurement import Evaluation
 from autotune.core.settings import Config
-from autotune.display import words
+from autotune.display import events, words
 from autotune.display.rows import TrialRow
 from autotune.judging.accounts.costs import Cost, Prices
 from autotune.judging.decisions import quality as qualities
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # every command imports this module, and these import numpy
     from autotune.judging.accounts.memory_forecast import MemoryForecast
     from autotune.judging.decisions.ablation import AblationStep
 
+FORMAT = 1  # of the JSON
 FORMATS = ("html", "json", "md")
 SAMPLES = 5  # test studies shown by default
 
@@ -159,6 +160,10 @@ class SessionReport:
     which_precision: ComparisonVerdict | None = None  # which of the compared models to take
     own: OwnSection | None = None  # the workload's section about the compared models
     going_on: str = ""  # command that continues the search; empty if it runs or cannot continue
+
+    def to_json(self) -> str:
+        """Returns the report as strict JSON; NaN and infinities become null."""
+        return events.line({"format": FORMAT, **vars(self)}, indent=2) + "\n"
 
     @property
     def limit(self) -> str:

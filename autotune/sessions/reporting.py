@@ -7,7 +7,7 @@ from autotune.core import files
 from autotune.core.errors import InputError
 from autotune.core.trial import Trial
 from autotune.judging.accounts.costs import Prices
-from autotune.reports import as_json, markdown, read
+from autotune.reports import markdown, read
 from autotune.reports.model import SAMPLES, SessionReport
 from autotune.storage.store import StoredSession
 from autotune.training import plan
@@ -20,7 +20,7 @@ def render(root: Path, form: str, samples: int = SAMPLES, prices: Prices | None 
         rule = "a training has no report: its end prints a verdict, and its trackers have the curves"
         raise InputError(f"{root}: {rule}")
     found, file = read.read(root, samples, prices=prices), StoredSession(root).report_file
-    plain = {"json": as_json.render, "md": markdown.render}
+    plain = {"json": SessionReport.to_json, "md": markdown.render}
     return plain.get(form, _page)(found), file.with_suffix(f".{form}")
 
 

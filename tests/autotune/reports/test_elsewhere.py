@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.judging.decisions.history import History
-from autotune.reports import as_json, elsewhere, figures, markdown, page
+from autotune.reports import elsewhere, figures, markdown, page
 
 from .searched import GIB, confirmed, known
 from .test_page import Page, words_of
@@ -35,7 +35,7 @@ def test_every_form_of_a_report_has_it(report):
     for row in rows:
         assert "".join(row) in html
         assert f"| {' | '.join(row)} |" in text
-    found = json.loads(as_json.render(report))["elsewhere"]
+    found = json.loads(report.to_json())["elsewhere"]
     assert [fit["config"]["micro_batch_size"] for fit in found["fits"]] == [int(row[1]) for row in rows]
     assert found["trial"] == report.answer.best.trial
 

@@ -16,7 +16,7 @@ from autotune.compare.results import Model
 from autotune.core.errors import InputError
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Status, Trial
-from autotune.reports import as_json, markdown, page
+from autotune.reports import markdown, page
 from autotune.reports.read import read
 from autotune.storage import studies
 from autotune.storage.store import Options, StoredSession
@@ -134,7 +134,7 @@ def test_generated_reports_and_readers_marks_are_a_section(kept):
     assert len(found.ids) == len(set(found.ids))
     assert "| Blind reading | reports | correct |" in markdown.render(report)
     assert "Notes of the readers" not in markdown.render(report)
-    assert json.loads(as_json.render(report))["own"]["studies"][0]["written"]["bf16"]["report"] == "bf16 1"
+    assert json.loads(report.to_json())["own"]["studies"][0]["written"]["bf16"]["report"] == "bf16 1"
     answers.write_text("{}")
     with pytest.raises(InputError, match=r"comparison/answers-AB.json: must be as a sheet saves it"):
         read(place, 2)
@@ -180,8 +180,8 @@ def test_a_kept_search_is_small_and_has_no_text_from_its_machine_or_the_reports(
 def test_neither_torch_nor_ray_is_imported(kept):
     place = kept("format-2")
     code = (
-        "import sys; from pathlib import Path; from autotune.reports import as_json, markdown, read;"
-        f"found = read.read(Path({str(place)!r}), 5); as_json.render(found); markdown.render(found);"
+        "import sys; from pathlib import Path; from autotune.reports import markdown, read;"
+        f"found = read.read(Path({str(place)!r}), 5); found.to_json(); markdown.render(found);"
         "print(sorted({'torch', 'ray', 'wandb', 'sklearn'} & set(sys.modules)))"
     )
     paths = os.pathsep.join([str(KEPT), os.environ.get("PYTHONPATH", "")])

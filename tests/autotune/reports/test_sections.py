@@ -6,7 +6,7 @@ import pytest
 
 from autotune.core.settings import PRECISION
 from autotune.judging.decisions.history import History
-from autotune.reports import as_json, figures, markdown, page, tables
+from autotune.reports import figures, markdown, page, tables
 from autotune.reports.page import sections
 from autotune.workloads.base import Workload
 from autotune.workloads.registry import named
@@ -86,7 +86,7 @@ def test_further_scores_are_a_table(other):
 
 
 def test_json_says_if_models_are_compared_by_precision(other):
-    assert '"by_precision": false' in as_json.render(report_of(other, Workload("json:loads")))
+    assert '"by_precision": false' in report_of(other, Workload("json:loads")).to_json()
 
 
 def test_without_data_there_is_no_section_on_speed(other):

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from autotune.reports import as_json, figures
+from autotune.reports import figures
 from autotune.reports.model import Answer, Figure, SessionReport
 
 from .handmade import OwnSection
@@ -20,7 +20,7 @@ def read(report):
     def refuse(constant):
         raise ValueError(constant)
 
-    return json.loads(as_json.render(report), parse_constant=refuse)
+    return json.loads(report.to_json(), parse_constant=refuse)
 
 
 def test_scripts_get_every_field_under_its_name(report):
