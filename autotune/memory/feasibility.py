@@ -72,10 +72,7 @@ class MemoryModel:
         self._fails_from = min((size for size in failed_at if size > fits_up_to), default=math.inf)
 
     def predict(self, config: Config) -> Prediction | None:
-        """Returns the expected peak memory of `config`.
-
-        None before the first measured peak, and for a workload without micro-batches.
-        """
+        """Returns the expected peak memory of `config`; None without micro-batches, or a measured peak."""
         if self._peaks is None or MICRO_BATCH not in config:
             return None
         return self._peaks.predict(memory_needs.need_of(config, self._known))
@@ -176,7 +173,6 @@ class MemoryModel:
 
 
 def _counts_loading(trial: Trial) -> bool:
-    """Returns True if loader workers contributed to an out-of-memory."""
     return trial.outcome is not None and trial.outcome.shortage is not None
 
 

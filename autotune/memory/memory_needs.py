@@ -50,11 +50,7 @@ class Need(NamedTuple):
 
 
 def need_of(config: Config, known: Knowledge = COMMON) -> Need:
-    """Returns the memory need of `config`.
-
-    It matters whether gradients are accumulated, not over how many steps: they stay allocated during the
-    forward passes, and take the same space for any number.
-    """
+    """Returns the memory need of `config`."""
     labels = set()
     for name, value in config.items():
         is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
@@ -67,7 +63,7 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
     return Need(
         frozenset(labels),
         config.get(CHECKPOINTING) is True,
-        number(config, ACCUMULATION, 1) > 1,
+        number(config, ACCUMULATION, 1) > 1,  # gradients stay allocated, however many steps add up
         number(config, MICRO_BATCH, 1),
     )
 

@@ -45,10 +45,7 @@ class Allowance:
         return self.spent_s + seconds <= self._limit_s
 
     def has_time_to_search(self, confirming_s: float) -> bool:
-        """Returns True if another trial may begin and time for confirming the winner remains.
-
-        At most half of the time limit is reserved for confirming.
-        """
+        """Returns True if another trial may begin and time for confirming the winner remains."""
         return self.has_time_for(min(confirming_s, _MOST_FOR_CONFIRMING * self._limit_s))
 
     def share(self, history: History) -> float:

@@ -14,10 +14,7 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """Proposes configurations to try before asking the sampler; every second turn, neighbours of the best.
-
-    `best_before` are the best configurations of an earlier search, best first.
-    """
+    """Proposes the best of an earlier search, then by rules and, every second turn, neighbours."""
 
     def __init__(self, best_before: Sequence[Config], seed: int) -> None:
         self._best_before, self._rng = best_before[:_BEST_BEFORE], random.Random(seed)
@@ -42,10 +39,7 @@ class Heuristics:
 
 
 def equal_trainings(history: History) -> Iterator[Config]:
-    """Yields the baseline with one setting changed that leaves the training the same.
-
-    Skips settings that were already tried with another value.
-    """
+    """Yields the baseline with one setting changed that was not tried, and leaves the training the same."""
     space, baseline = history.space, history.space.baseline_config
     tried = {
         name

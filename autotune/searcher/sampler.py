@@ -74,11 +74,8 @@ class Sampler:
                 self.ended(renumbered, result)
 
     def started(self, trial: Trial) -> None:
-        """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs.
-
-        A configuration outside the space is ignored: it was started before the space was settled.
-        """
-        if not configurations.contains(self._space, trial.config):
+        """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs."""
+        if not configurations.contains(self._space, trial.config):  # from before the space was settled
             return
         self._study.add_trial(
             create_trial(
@@ -152,12 +149,10 @@ def learnable(trials: Sequence[Trial], history: History) -> list[tuple[Trial, Fe
 
 
 def _merit(result: Feedback | None) -> tuple[float, ...]:
-    """Returns a sort key of feedback: without a violation first, then by the values."""
     return (-result.violation, *result.values) if result else ()
 
 
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:
-    """Returns the configuration to run for the first of `configs` that is not refused."""
     return next((v for v in map(screen, configs) if not isinstance(v, Refusal)), None)
 
 

@@ -53,10 +53,7 @@ def _money(hours: Figure, kwh: Figure | None, prices: Prices) -> Figure | None:
 
 
 def gain(trial: Trial, history: History) -> Figure | None:
-    """Returns how many times sooner a training ends, or reaches the target, than the baseline's.
-
-    If the trial raced, this is the factor of its claim. A repeat counts as its original. None if unknown.
-    """
+    """Returns how many times sooner a training ends, or reaches the target, than the baseline's, if known."""
     speed, target = history.factor(trial), history.space.objective.target
     if speed is None:
         return None

@@ -104,13 +104,11 @@ def _fit(memory_bytes: int, trial: Trial, candidates: Iterable[Config], history:
 
 
 def _candidates(config: Config, space: Space) -> Iterator[Config]:
-    """Yields `config` with every micro-batch that its effective batch allows, the largest first.
-
-    The sizes are the knob's values, and powers of two outside its range.
-    """
+    """Yields `config` with every micro-batch that its effective batch allows, the largest first."""
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
     powers = {2**n for n in range(LARGEST_BATCH.bit_length())}
+    # Outside of the knob's values or range, powers of two.
     beyond = {size for size in powers if not knob.choice or not min(sizes) <= size <= max(sizes)}
     for size in sorted(sizes | beyond, reverse=True):
         resized = _resized(config, space, size)

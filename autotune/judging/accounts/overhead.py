@@ -19,11 +19,7 @@ _FROM_RUN_TO_RUN = 0.05  # of an evaluation's time: variation between runs, whic
 
 
 def in_race(trial: Trial, space: Space) -> tuple[float, float]:
-    """Returns the evaluation time to add to a race, which has none, for the settings of `trial`.
-
-    It is in seconds per sample, with the relative error of the speed that it may cause. Both are 0 if
-    evaluations are no part of the speed.
-    """
+    """Returns the seconds per sample that evaluations add to a race, and the relative error of its speed."""
     outside, speed, every = trial.measurement.outside, trial.samples_per_s, _evaluation_interval(trial, space)
     each_s = outside.evaluation_s
     if not space.objective.counts_evaluations or each_s is None or speed is None or every is None:
@@ -33,13 +29,11 @@ def in_race(trial: Trial, space: Space) -> tuple[float, float]:
 
 
 def _evaluation_interval(trial: Trial, space: Space) -> float | None:
-    """Returns the samples between two evaluations of the whole training; None if unknown.
-
-    If evaluations are part of the speed, an unknown interval is assumed to be the same as in the trial.
-    """
+    """Returns the samples between two evaluations of the whole training; None if unknown."""
     every = space.samples_per_evaluation(trial.config)
     if every is not None or not space.objective.counts_evaluations:
         return every
+    # An unknown interval is assumed to be the same as in the trial.
     return trial.measurement.quality_samples / max(1, len(trial.measurement.curve)) or None
 
 
@@ -82,10 +76,7 @@ def time_spent(trial: Trial, history: History) -> TimeShares | None:
 
 
 def trainings_s(history: History, *trials: Trial) -> tuple[list[float], bool]:
-    """Returns the seconds of a whole training with the settings of each trial, or none if a speed is unknown.
-
-    Also returns True if the seconds include evaluations, whose time must be known for all of `trials`.
-    """
+    """Returns the seconds of whole trainings, [] if one is unknown, and whether they include evaluations."""
     spent = [time_spent(trial, history) for trial in trials]
     are_counted = counts_evaluations(spent, history.space)
     whole = history.space.training.samples or history.space.budget.samples_per_trial
@@ -103,17 +94,15 @@ def counts_evaluations(spent: Sequence[TimeShares | None], space: Space) -> bool
 
 
 def _evaluation_s(trial: Trial, history: History) -> Figure | None:
-    """Returns the seconds of evaluation per sample of the whole training, the mean over all runs.
-
-    The interval comes from the scatter between runs or, with one run, from its evaluations. It has a minimum:
-    the usual variation between runs.
-    """
+    """Returns the seconds of evaluation per sample of the whole training, the mean over all runs."""
     every = _evaluation_interval(trial, history.space)
     runs = [run.measurement.outside for run in history.runs_of(trial.number)]
     timed = [run for run in runs if run.evaluation_s is not None]
     mean_s = estimates.mean([run.evaluation_s or 0.0 for run in timed])
     if every is None or mean_s is None:
         return None
-    half = mean_s.value if timed[0].half_width_s is None else timed[0].half_width_s
-    half = half if mean_s.part is None else mean_s.part * mean_s.value
+    if mean_s.part is not None:
+        half = mean_s.part * mean_s.value
+    else:  # a single run: from its evaluations
+        half = mean_s.value if timed[0].half_width_s is None else timed[0].half_width_s
     return estimates.around(mean_s.value, max(half, _FROM_RUN_TO_RUN * mean_s.value)).scaled(1 / every)

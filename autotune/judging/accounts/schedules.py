@@ -11,10 +11,7 @@ _MAY_MISS = 0.25
 
 
 def describe(history: History) -> str | None:
-    """Returns a sentence about the learning-rate schedule; None if the rate is constant or unknown.
-
-    If lengths are planned, it needs a second training of the baseline's settings at another length.
-    """
+    """Returns a sentence about the learning-rate schedule; None if the rate is constant, or it is unknown."""
     baseline = history.baseline
     full = baseline.measurement.schedule if baseline else None
     if baseline is None or full is None or not full.falls:

@@ -26,18 +26,14 @@ _FAILS_AGAIN = frozenset({Failure.ERROR, Failure.TIMEOUT})
 
 @dataclass(frozen=True)
 class AblationStep:
-    """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`.
-
-    The product of all factors is the winner's factor. An effect that knobs have only together counts for the
-    later one.
-    """
+    """The change of one knob, and its effect; not measured yet if it has neither `trial` nor `reason`."""
 
     knob: str
     before: Setting
     after: Setting
     trial: int | None = None  # the one that measured `config`
     throughput: Figure | None = None
-    factor: Figure | None = None  # of the throughput, relative to the last measured step
+    factor: Figure | None = None  # relative to the last measured step; the product is the winner's factor
     reason: str = ""  # why it cannot be measured; the next factor then covers both changes
     together: tuple[str, ...] = ()  # earlier knobs that the factor covers as well
     config: Config = field(default_factory=dict)  # after the change
@@ -80,15 +76,13 @@ def _factor(trial: Trial, before: Trial | None, history: History) -> Figure | No
 
 
 def next_step(history: History) -> Proposal | None:
-    """Returns the next step to measure on the path to the winner; None when all are measured.
-
-    It may be the baseline itself, if that ran only alongside other trials and the winner ran alone.
-    """
+    """Returns the next step to measure on the path to the winner; None when all are measured."""
     path, confirmed = steps(history), confirm.confirmed(history)
     if confirmed is None or not path:
         return None
     runs, start = _PathRuns(history, confirmed[0]), history.space.baseline_config
     configs = [s.config for s in path if s.trial is None and not s.reason]
+    # If the baseline ran only alongside other trials, it runs alone first, as the winner did.
     if runs.measured(start) is None and runs.explain_unmeasured(start) is None:
         configs = [start, *configs]
     return Proposal(configs[0], ablation_of=confirmed[0].number) if configs else None
@@ -136,14 +130,12 @@ class _PathRuns:
 
 
 def _order(winner: Trial, history: History) -> list[str]:
-    """Returns the knobs in the order in which they are changed: at each step the cheapest one.
-
-    Ties follow the space's order. Trials that run later than the first step do not change the order.
-    """
+    """Returns the knobs in the order in which they are changed: at each step the cheapest one."""
     space, baseline = history.space, history.space.baseline_config
     names = [n for n in space.drawn_knobs if n not in space.known.same_speed]
     remaining = [n for n in names if repr(baseline[n]) != repr(winner.config[n])]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)
+    # Trials that run later than the first step do not change the order.
     before = [t for t in history.trials if begun is None or t.number < begun]
     runs = _PathRuns(History(before, space), winner)
     taken: list[str] = []

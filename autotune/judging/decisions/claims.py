@@ -67,14 +67,12 @@ def race_of(number: int, history: History) -> Trial | None:
 
 
 def next_seed(finalist: Trial, history: History) -> Repeat | None:
-    """Returns the next repeat of the finalist, or of the baseline if it has fewer; None if none may begin.
-
-    Those that the first look needs may run at a time, and then all others.
-    """
+    """Returns the next repeat of the finalist, or of the baseline if it has fewer; None if none may begin."""
     budget, has_target = history.space.budget, history.space.objective.target is not None
     done, theirs = _fresh(finalist.number, history), history.runs_of(0)
     ours, begun = [*done, *_running(finalist.number, history)], [*theirs, *_running(0, history)]
     is_looked_at = len(done) >= _FEWEST_SEEDS and (has_target or len(begun) == len(theirs))
+    # Those that the first look needs may run at a time, and then all others.
     most = budget.repeats if is_looked_at else min(_FEWEST_SEEDS, budget.repeats)
     seeds = [t for t in history.repeats_of(0) if t.kind is TrialKind.SEED]
     failures = sum(t.outcome is not None and not t.completed for t in seeds)
@@ -154,11 +152,7 @@ def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Clai
 
 
 def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure | None:
-    """Returns how many times sooner the finalist reaches the target; None while too few runs reached it.
-
-    The speed comes from the race, the samples from the runs. They are independent, so their squared errors
-    add up.
-    """
+    """Returns how many times sooner the finalist reaches the target; None while too few runs reached it."""
     needs = [[n for t in side if (n := objective.samples_to(t, target))] for side in (runs.ours, runs.theirs)]
     a, b = ([math.log(n) for n in samples] for samples in needs)
     degrees = len(a) + len(b) - 2
@@ -169,7 +163,7 @@ def _sooner(speed: Figure, runs: _Runs, target: float, level: float) -> Figure |
     noise = max(_LEAST_NOISE, math.sqrt(squares / degrees))
     error = noise * math.sqrt(1 / len(a) + 1 / len(b))
     race = math.log(speed.high / speed.low) / 2 if speed.low and speed.high else math.inf
-    half = math.hypot(student_t(level, degrees) * error, race)
+    half = math.hypot(student_t(level, degrees) * error, race)  # the race and the runs are independent
     middle = math.log(speed.value) + reference - centre
     low, high = math.exp(middle - half) or None, math.exp(min(700.0, middle + half))
     return estimates.bounded(math.exp(middle), low, high)

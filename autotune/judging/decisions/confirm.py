@@ -69,10 +69,7 @@ def trials_without_gain(history: History, first: int = 0) -> int:
 
 
 def has_plateaued(history: History, first: int = 0) -> bool:
-    """Returns True if enough trials after the best settings were no better: these should be confirmed now.
-
-    There must be one such trial for every knob of the space, and at least four.
-    """
+    """Returns True if enough trials since the best settings were no better: these should be confirmed."""
     return trials_without_gain(history, first) >= max(_PATIENCE, len(history.space.drawn_knobs))
 
 
@@ -92,7 +89,7 @@ def next_step(history: History) -> Proposal | None:
     standing = [t for t in known if not (claim(t.number, history).why_not or _lost_its_race(t, history))]
     if not standing:
         return None
-    tested = _tested(standing, history)
+    tested = _tested(standing, history)  # finished first: until then the time spent on them shows nothing
     if again := _quickest_again(history):
         return again
     undecided = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
@@ -141,12 +138,8 @@ def _bound_s(trial: Trial, history: History, errors: int) -> float:
 
 
 def _tested(standing: Sequence[Trial], history: History) -> list[Trial]:
-    """Returns the finalists whose runs with new seeds have begun and decide nothing yet, in that order.
-
-    They are finished before another finalist begins: until then the time spent on them shows nothing. With a
-    target there are none, as every run counts for the choice of the quickest, too.
-    """
-    if history.space.objective.target is not None:
+    """Returns the finalists whose runs with new seeds have begun and decide nothing yet, in that order."""
+    if history.space.objective.target is not None:  # every run counts for the choice of the quickest, too
         return []
     seeds = [t.original for t in history.trials if t.kind is TrialKind.SEED]
     raced = [t for t in standing if t.number in seeds and race_of(t.number, history) is not None]
@@ -166,13 +159,10 @@ def _was_behind(trial: Trial, standing: Sequence[Trial], history: History) -> bo
 
 
 def _contenders(standing: Sequence[Trial], history: History) -> list[Trial]:
-    """Returns the champion and the trials that may be as good; of equally fast settings only the best.
-
-    With a target, finalists that have raced are decided before others join.
-    """
+    """Returns the champion and the trials that may be as good; of equally fast settings only the best."""
     key = history.space.speed_key
     if history.space.objective.target is not None and any(race_of(t.number, history) for t in standing):
-        return []
+        return []  # those are decided before others join
     champion, *others = standing
     contenders = {key(champion.config): champion}
     for trial in others:
@@ -222,13 +212,11 @@ def _place(trial: Trial, history: History) -> tuple[bool, float]:
 
 
 def finalists(history: History) -> list[Trial]:
-    """Returns the finalists to confirm, best first: those already begun, and more up to the budget's number.
-
-    A refuted finalist is dropped once new configurations have been tried.
-    """
+    """Returns the finalists, best first: those already begun, and more up to the budget's number."""
     ranked = _candidates(history)
     last = max((t.number for t in history.searched if t.outcome is not None), default=0)
     begun = _begun([t for t in history.trials if t.number > last])
+    # Refuted, and others have been tried since.
     dropped_before = {trial.number for trial, _ in refuted(history)} - begun
     fresh = [t.number for t in ranked if t.number not in begun | dropped_before]
     chosen = begun | set(fresh[: max(0, history.space.budget.finalists - len(begun))])
@@ -256,21 +244,18 @@ def most_s(history: History) -> float:
 
 
 def _begun(trials: Sequence[Trial]) -> set[int]:
-    """Returns the numbers of trials that were raced or repeated to confirm them."""
     raced = {number for t in trials for number in t.race if number}
     return raced | {t.original for t in trials if t.kind is TrialKind.SEED and t.original}
 
 
 def _candidates(history: History) -> list[Trial]:
-    """Returns the trials that may be better than the baseline, best first.
-
-    A trial that was stopped because another one was faster becomes a candidate if that one is refuted.
-    """
+    """Returns the trials that may be better than the baseline, best first."""
     if history.space.objective.target is not None:
         return list(history.better)
     if planning.is_wanted(history.space):
         ranked = [trial for trial in history.ranked if history.is_long_enough(trial)]
         return [t for t in ranked if _may_be_sooner(t, history) and not _lost_its_race(t, history)]
+    # Stopped as another one was faster, which may have been refuted since.
     baseline, fraction = history.baseline, history.space.limits.memory_fraction
     stopped = [
         t
@@ -286,10 +271,7 @@ def _candidates(history: History) -> list[Trial]:
 
 
 def _may_be_sooner(trial: Trial, history: History) -> bool:
-    """Returns True if a trial's training may end sooner than the baseline's, by the upper end of its speed.
-
-    If other programs made the trial's speed uncertain, a race decides.
-    """
+    """Returns True if a trial's training may end sooner than the baseline's, by its speed's upper end."""
     baseline, key = history.trial(0), history.space.speed_key
     if history.length_ratio(trial) <= 1 and key(trial.config) == key(baseline.config):
         return False  # as fast, and no shorter

@@ -67,10 +67,7 @@ class History(TrialLog):
 
     @cached_property
     def least_quality(self) -> float | None:
-        """The lowest quality that a winner may have: the target, or the share of the baseline's to keep.
-
-        None while the baseline's quality is unknown.
-        """
+        """The lowest quality that a winner may have; None while the baseline's quality is unknown."""
         goal = self.space.objective
         if goal.aim is not None:
             return goal.aim
@@ -124,10 +121,8 @@ class History(TrialLog):
 
     @cached_property
     def trial_s(self) -> float:
-        """The mean time of a completed trial, 0 while unknown.
-
-        Races and ablation steps do not count: their times must not reopen a finished search.
-        """
+        """The mean time of a completed trial, 0 while unknown."""
+        # The times of races and ablation steps must not reopen a finished search.
         counted = (t for t in self.trials if t.completed and t.kind not in (TrialKind.RACE, TrialKind.STEP))
         return objective.mean([t.seconds for t in counted if t.seconds]) or 0.0
 
@@ -154,26 +149,19 @@ class History(TrialLog):
 
     @cached_property
     def needs(self) -> LengthNeeds:
-        """The length that each configuration needs to be confirmed as good as the baseline.
-
-        It has to reach the baseline's quality, or more if seeds vary so much that a few runs could not show
-        that it keeps the required share.
-        """
+        """The length that each configuration needs to be confirmed as good as the baseline."""
         aim, least = self.baseline_quality, self.least_quality
         slack = 0.0 if aim is None or least is None else aim - least
         noise = quality.noise([self.runs_of(number) for number in self._repeats])
-        if aim is not None and noise is not None:
+        if aim is not None and noise is not None:  # the more seeds vary, the clearer it has to be
             aim += max(0.0, _CLEAR * noise.deviation - slack)
         return LengthNeeds(self.trials, self.space, aim, slack)
 
     def needed_samples(self, trial: Trial) -> float | None:
-        """Returns the length that a trial's settings need; None while it is unknown, and for the baseline.
-
-        Settings that compute the same as the baseline need its length, whatever their seeds gave.
-        """
+        """Returns the length that a trial's settings need; None while it is unknown, and for the baseline."""
         if not trial.number or self.baseline is None:
             return None
-        if self.computes_the_same(trial, at_any_length=True):
+        if self.computes_the_same(trial, at_any_length=True):  # whatever its seeds gave
             return float(self.length(self.baseline))
         if (needed := self.needs.samples(trial)) or not trial.stopped:
             return needed
@@ -204,11 +192,7 @@ class History(TrialLog):
         return self.relative.factor(trial)
 
     def quality(self, trial: Trial) -> Figure | None:
-        """Returns the final quality with a trial's settings: the mean of its repeats, if there are any.
-
-        A trial's first run is biased, because it selected the trial. The baseline was not selected: all its
-        runs count.
-        """
+        """Returns the final quality with a trial's settings: the mean of its repeats, if there are any."""
         runs = self.quality_runs(trial)
         if runs == [trial] and objective.final_quality(trial, self.space) is None:
             return None
@@ -217,7 +201,7 @@ class History(TrialLog):
     def quality_runs(self, trial: Trial) -> list[Trial]:
         """Returns the runs from which the quality of a trial's settings is computed."""
         runs, origin = self.runs_of(trial.original), trial.measurement.origin
-        if trial.original:
+        if trial.original:  # its first run is biased, because it selected the trial; not so the baseline's
             runs = [run for run in runs if run.repeat and run.measurement.origin == origin]
         return runs or [trial]
 
@@ -234,10 +218,7 @@ class History(TrialLog):
         return throughput.samples_per_s - (throughput.half_width_per_s or 0.0) if throughput else 0.0
 
     def broken_constraint(self, trial: Trial) -> str | None:
-        """Returns the user's constraint that a completed trial breaks, None if it breaks none.
-
-        Races and ablation steps are not judged by their scores.
-        """
+        """Returns the user's constraint that a completed trial breaks, None if it breaks none."""
         if not trial.completed or trial.kind in (TrialKind.RACE, TrialKind.STEP):
             return None
         return objective.broken_constraint(trial.measurement, self.space.objective)
@@ -309,10 +290,7 @@ class History(TrialLog):
 
     @cached_property
     def front(self) -> tuple[Trial, ...]:
-        """The Pareto front of throughput and quality over completed trials, fastest first.
-
-        A trial that breaks a constraint is not on it.
-        """
+        """The Pareto front of throughput and quality over completed trials, fastest first."""
         measured = [
             (speed.value, score.value, t)
             for t in self.searched

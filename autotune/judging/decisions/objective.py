@@ -135,19 +135,13 @@ def final_quality(trial: Trial, space: Space) -> float | None:
 
 
 def ends_once_timed(trial: Trial, goal: Objective) -> bool:
-    """Returns True if `trial` may end as soon as its speed is known, because nothing else counts.
-
-    Under `same-training` the baseline's quality does count: the winner is compared with it in the end.
-    """
-    counts = trial.number == 0 and goal.select == "same-training"
+    """Returns True if `trial` may end as soon as its speed is known, because nothing else counts."""
+    counts = trial.number == 0 and goal.select == "same-training"  # compared with the winner in the end
     return trial.kind is TrialKind.SEARCHED and goal.asks_for_speed_alone and not counts
 
 
 def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bool:
-    """Returns True if two configurations train the same: all settings that change the result are equal.
-
-    Batches are compared by the effective batch, and floats up to the rounding of learning rates.
-    """
+    """Returns True if two configurations train the same: all settings that change the result are equal."""
     names = (config.keys() | other.keys()) - known.same_training
     for a, b in ((config.get(name), other.get(name)) for name in names):
         are_rates = isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=_ROUNDING)

@@ -58,10 +58,7 @@ def is_due(asked: History) -> bool:
 
 
 def pilot(asked: History) -> Pilot | None:
-    """Returns the judgement of the baseline's quality, None before its second run has completed.
-
-    If the first run has learnt nothing, a second one would not help, and the judgement comes at once.
-    """
+    """Returns the judgement of the baseline's quality, None before its second run has completed."""
     # Later runs of the baseline, which end at the target, must not change the judgement.
     space, runs = asked.space, [t for t in asked.runs_of(0) if t.kind is not TrialKind.SEED]
     if asked.baseline is None:
@@ -78,6 +75,7 @@ def pilot(asked: History) -> Pilot | None:
         noise=noise.deviation if noise else None,
     )
     why_not = _explain_incomparable(judged, ends, space)
+    # If the first run has learnt nothing, a second one would not help.
     if why_not is None and is_wanted(space) and len(runs) < 2 and not planning.is_wanted(space):
         return None
     return replace(judged, why_not=why_not, doubt=_doubt(judged, noise, asked))
@@ -107,9 +105,7 @@ def _explain_incomparable(judged: Pilot, ends: Sequence[Evaluation], space: Spac
         runs = " in one of its runs" if collapsed < len(ends) else ""
         return f"{after} the baseline gives the same answer to every input{runs} ({figure})"
     noise = max(judged.noise or 0.0, _LEAST_NOISE * abs(judged.quality))
-    clearly = (
-        objective.least(goal, judged.quality) - curves.SURE * noise
-    )  # of the quality itself, not of a gain
+    clearly = objective.least(goal, judged.quality) - curves.SURE * noise  # not relative to a start
     if judged.chance is None or clearly > judged.chance:
         return None
     better, chance = "below" if goal.minimize else "above", goal.turned(judged.chance)

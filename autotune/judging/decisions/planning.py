@@ -90,7 +90,7 @@ class LengthNeeds:
 
 
 def _settings(trial: Trial) -> tuple[Key, str]:
-    """Returns a key of the settings and code of a trial, without its length and seed."""
+    """Returns a key of a trial's code and of its settings without length and seed."""
     return trial.key_without(WITHOUT_LENGTH), trial.measurement.revision
 
 

@@ -210,7 +210,6 @@ def _item_error(ours: Sequence[Trial], theirs: Sequence[Trial]) -> float:
 
 
 def _items(runs: Sequence[Trial]) -> list[float]:
-    """Returns the mean score of each item over `runs`."""
     scored = [run.measurement.items for run in runs if run.measurement.items]
     if not scored or len({len(items) for items in scored}) > 1:
         return []

@@ -15,7 +15,7 @@ WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
 TURN_S = 0.25  # the shortest turn
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
-_LAUNCH_ROUNDS, _START_SHARE = 4, 0.5
+_LAUNCH_ROUNDS, _START_SHARE = 4, 0.5  # rounds of a launch tell less and less; its start costs time, too
 EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth measuring
 # Confidence of a single look at a gain: with a look after every round, errors add up.
@@ -30,10 +30,7 @@ def most_s(trials_s: Iterable[float]) -> float:
 
 
 def is_enough_of_a_launch(rounds: int, rounds_s: float, start_s: float) -> bool:
-    """Returns True if the processes of a launch, started in `start_s`, have taken enough turns.
-
-    Rounds of the same launch tell less and less; a launch should not cost far more than its rounds.
-    """
+    """Returns True if the processes of a launch, started in `start_s`, have taken enough turns."""
     return rounds >= _LAUNCH_ROUNDS and rounds_s >= _START_SHARE * start_s
 
 

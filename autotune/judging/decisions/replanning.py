@@ -30,10 +30,7 @@ def pilot(history: History) -> Config | None:
 
 
 def planned(config: Config, history: History, share: float) -> Config:
-    """Returns `config` with a `share` of the length that the best settings so far need.
-
-    It is never longer than the baseline's training.
-    """
+    """Returns `config` with a `share` of the length that the best settings need, at most the baseline's."""
     if not planning.is_wanted(history.space):
         return config
     leader, most = best(history), history.space.budget.samples_per_trial

@@ -86,14 +86,11 @@ def _fastest(history: History, *, is_free: bool) -> Rival | None:
 
 
 def _soonest_planned(history: History) -> Rival | None:
-    """Returns the settings whose training is the shortest at the length that they need.
-
-    The trial itself may have been shorter than that: to beat it would be too much to ask.
-    """
+    """Returns the settings whose training is the shortest at the length that they need."""
     best = replanning.best(history)
     if best is None:
         return None
-    longer = replanning.as_needed(best, history)
+    longer = replanning.as_needed(best, history)  # than the trial itself: to beat that is too much to ask
     settings = best.key_without(planning.WITHOUT_LENGTH)
     return replace(_rival(best, history), samples=history.space.samples(longer), settings=settings)
 

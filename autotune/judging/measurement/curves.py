@@ -83,13 +83,10 @@ def quality_at(curve: Curve, samples: int) -> float | None:
 
 
 def _aligned(curves: Sequence[Curve]) -> list[tuple[Evaluation, ...]]:
-    """Groups the comparable points of equal runs, one from each run.
-
-    They are points at equal samples or, if batches differ in tokens so that there are none, at equal
-    positions.
-    """
+    """Groups the points of equal runs at equal samples or, if there are none, at equal positions."""
     others = [{p.samples: p for p in curve} for curve in curves]
     common = [p.samples for p in curves[0] if all(p.samples in o for o in others)] if curves else []
+    # There are none if batches differ in tokens.
     return [tuple(o[samples] for o in others) for samples in common] or list(zip(*curves, strict=False))
 
 

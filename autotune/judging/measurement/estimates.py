@@ -54,10 +54,7 @@ def around(value: float, half: float | None, lowest: float = -math.inf) -> Figur
 
 
 def mean(values: Sequence[float]) -> Figure | None:
-    """Returns the mean of `values` from independent runs, with its 95% interval if there are two or more.
-
-    Runs with identical values are not independent, and so give no interval.
-    """
+    """Returns the mean of independent `values`; with its 95% interval, if there are two different ones."""
     if not values:
         return None
     return around(statistics.fmean(values), half_interval(values) if len(set(values)) > 1 else None)

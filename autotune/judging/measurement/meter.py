@@ -20,7 +20,7 @@ _FEWEST_EVALUATIONS = 3  # with as many, the first one is left out: it includes 
 # Pauses: how much longer than other steps, how far apart, how many, and how equal their distances must be.
 _TIMES_LONGER, _FEWEST_BETWEEN, _FEWEST_PAUSES, _ALIKE, _MOST_UNLIKE = 4.0, 10, 4, 0.2, 0.25
 _LOOKED_AT = 10_000  # last steps, in which pauses are sought
-_MOST_STEPS = 4000  # even; bounds the work, as a figure is computed every second
+_MOST_STEPS = 4000  # even; a figure is computed every second, also in a training of weeks
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class MeasuredStep:
     records: int = 1  # steps merged
 
     def __add__(self, after: "MeasuredStep") -> "MeasuredStep":
-        """Merges two consecutive steps."""
         seconds, samples = self.seconds + after.seconds, self.samples + after.samples
         return MeasuredStep(seconds, samples, self.records + after.records)
 
@@ -79,10 +78,7 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
 
 
 class _StepLog:
-    """Steady-state steps, merged in equal runs once there are more than a few thousand.
-
-    A training of weeks then costs no more than one of an hour. `last` keeps recent steps unmerged.
-    """
+    """Steady-state steps, merged in equal runs once there are many; `last` keeps recent steps unmerged."""
 
     def __init__(self) -> None:
         self.steps: list[MeasuredStep] = []
@@ -172,16 +168,12 @@ class Meter:
         self._last_s, self._last_samples, self._queued = at_s, samples, 0
 
     def _evaluate(self, at_s: float, samples: int) -> None:
-        """Counts the time since the end of the last step as an evaluation.
-
-        Unreported steps are deducted at their usual time. Records before the next step belong to the same
-        evaluation.
-        """
+        """Counts the time since the last step, without that of unreported steps, as an evaluation."""
         steps, unreported = self._recent, samples - self._last_samples
         if self._last_s is None or (unreported and not steps):
             return
         steps_s = unreported * statistics.median(s.seconds / s.samples for s in steps) if unreported else 0.0
-        if self._evaluated is None:
+        if self._evaluated is None:  # else it goes on: there was no step since
             self._evaluated = _Evaluated(0.0)
             self._evaluations.append(self._evaluated)
         self._evaluated.seconds += max(0.0, at_s - self._last_s - steps_s)
@@ -243,17 +235,14 @@ def throughput(steps: Sequence[MeasuredStep]) -> Throughput | None:
 def with_evaluations(
     steady: Throughput | None, outside: Outside, samples_per_evaluation: float
 ) -> Throughput | None:
-    """Returns samples per second of a training with evaluations; None if either time is unknown.
-
-    A sample takes its share of a step and of an evaluation. Their errors are independent, so the squares of
-    these add up.
-    """
+    """Returns samples per second of a training with evaluations; None if either time is unknown."""
     if steady is None or outside.evaluation_s is None:
         return None
     rate = 1 / (1 / steady.samples_per_s + outside.evaluation_s / samples_per_evaluation)
     if steady.half_width_per_s is None or outside.half_width_s is None:
         return replace(steady, samples_per_s=rate, half_width_per_s=None)
     steps_s = steady.half_width_per_s / steady.samples_per_s**2
+    # Their errors are independent.
     half = rate**2 * math.hypot(steps_s, outside.half_width_s / samples_per_evaluation)
     return replace(steady, samples_per_s=rate, half_width_per_s=half)
 

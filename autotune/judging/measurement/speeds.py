@@ -138,10 +138,7 @@ class RelativeSpeeds:
         return self._baseline is not None and self._settings(trial) == self._settings(self._baseline)
 
     def factor(self, trial: Trial) -> Figure | None:
-        """Returns the throughput of a trial's settings relative to the baseline's; None if unknown.
-
-        Trials on other devices or with other code are never compared, and races have no throughput.
-        """
+        """Returns the throughput of a trial's settings relative to the baseline's; None if unknown."""
         baseline = self._baseline
         if baseline is None or trial.measurement.throughput is None:
             return None
@@ -172,7 +169,6 @@ class RelativeSpeeds:
         return measured.scaled(level.value * factor.value / measured.value)
 
     def _measured(self, trial: Trial) -> Figure | None:
-        """Returns the pooled throughput of a trial's settings, preferring runs that were alone."""
         candidates = (self._speeds.estimate(trial, shared=shared) for shared in (False, True))
         measured = next((throughput for throughput in candidates if throughput), None)
         return estimates.throughput_figure(measured or trial.measurement.throughput)
