@@ -60,12 +60,8 @@ class Others:
     def __init__(self, top: psutil.Process | None) -> None:
         self._top = top
         self._before: _Reading | None = None
+        self.below: list[psutil.Process] = []  # the search's processes at the last sample, parents first
         self._ahead_s = 0.0  # how far the search's clocks are ahead of the CPUs'
-
-    @property
-    def below(self) -> list[psutil.Process]:
-        """The search's processes at the last sample, parents first."""
-        return list(self._before.clocks) if self._before else []
 
     def sample(self) -> dict[str, float]:
         """Returns `others_cpu_percent` (100: one CPU busy) since the last sample, and `allowed_cpus`."""
@@ -81,7 +77,7 @@ class Others:
                     times = process.cpu_times()
                     reaped_s = times.children_user + times.children_system
                     clocks[process] = CpuTime(times.user + times.system, reaped_s)
-        self._before = _Reading(time.monotonic(), busy_s, all_s, clocks)
+        self._before, self.below = _Reading(time.monotonic(), busy_s, all_s, clocks), list(clocks)
         if before is None or self._before.all_s <= before.all_s:  # clocks may stand still in a sandbox
             return {}
         spent_s = search_spent_s(before.clocks, self._before.clocks)

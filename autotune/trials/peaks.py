@@ -54,20 +54,17 @@ class MemoryPeaks:
     def figures(self, samples: int) -> dict[str, Any]:
         """Returns the fields of a `Measurement` after `samples`, except the peak itself."""
         has_peak = self.peak_bytes() is not None
+        early_bytes = max(grown for at, grown in self._noted if at <= samples * 2 / 3)
+        late_bytes = self._growth_bytes - early_bytes  # the growth of the peak in the last third
+        is_rising = late_bytes > 0.02 * (self._held_bytes - late_bytes)
         return {
             "own_peak_bytes": self._if_plausible(max(self._highest[_OWN], self._highest[_SCRIPT])),
             "peak_reserved_bytes": self._highest[_RESERVED] or None,
             "context_bytes": self._highest[_CONTEXT] or None,
-            "memory_is_rising": has_peak and self._is_rising(samples),
+            # Of fewer steps, the last third may still contain the first allocations.
+            "memory_is_rising": has_peak and self._steps >= 12 and is_rising,
             "memory_slope": trends.slope(self._growth.points) if has_peak else None,
         }
-
-    def _is_rising(self, samples: int) -> bool:
-        """Returns True if steps raised the peak by more than 2% in the last third of `samples`."""
-        if self._steps < 12:  # the last third may still contain the first allocations
-            return False
-        late_bytes = self._growth_bytes - max(grown for at, grown in self._noted if at <= samples * 2 / 3)
-        return late_bytes > 0.02 * (self._held_bytes - late_bytes)
 
 
 def amount(record: Mapping[str, Any], name: str) -> float:

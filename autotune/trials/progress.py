@@ -206,14 +206,11 @@ class Progress:
             self._curve.append(
                 Evaluation(self._samples, self._meter.training_s, self.quality, chance, collapsed)
             )
-            items = _numbers(record.get(f"{self._metric.name}_items"))
-            self._items.append(tuple(map(self._metric.turned, items)))
-
-    def _mean_items(self) -> tuple[float, ...]:
-        """Returns each item's mean score over the last quarter of the evaluations, () if counts differ."""
-        last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
-        is_even = last and len({len(items) for items in last}) == 1
-        return tuple(statistics.fmean(values) for values in zip(*last, strict=True)) if is_even else ()
+            items = record.get(f"{self._metric.name}_items")
+            scores = list(map(units.number, items)) if isinstance(items, list) else []
+            turned = [self._metric.turned(score) for score in scores if score is not None]
+            is_complete = len(turned) == len(scores) <= 100_000  # finite numbers, and not too many
+            self._items.append(tuple(turned) if is_complete else ())
 
     def conclude(self, verdict: Outcome) -> Outcome:
         """Returns `verdict`, turned into a failure if a completed trial lacks a finite quality or speed."""
@@ -252,11 +249,14 @@ class Progress:
     def measurement(self) -> Measurement:
         """Returns all that the records show; other fields, such as the device, stay empty."""
         brief, total_s = self.live_measurement(), sum(self._phase_s.values())
+        # Each item's score is its mean over the last quarter of the evaluations, if all have the same items.
+        last = [items for items in self._items if items][-max(1, len(self._curve) // 4) :]
+        is_even = len({len(items) for items in last}) == 1
         return replace(
             brief,
             outside=self._meter.outside(),
             curve=tuple(self._curve),
-            items=self._mean_items(),
+            items=tuple(map(statistics.fmean, zip(*last, strict=True))) if is_even else (),
             trained_parameters=self._parameters or None,
             scores=self._scores,
             step_shares={p: s / total_s for p, s in self._phase_s.items()} if total_s else {},
@@ -267,10 +267,3 @@ class Progress:
 def _is_within(share: float, throughput: Throughput) -> bool:
     half = throughput.half_width_per_s
     return half is not None and half <= share * throughput.samples_per_s
-
-
-def _numbers(values: object) -> tuple[float, ...]:
-    """Returns the values of a list, () if one is not a finite number or there are too many."""
-    parsed = [units.number(value) for value in values] if isinstance(values, list) else []
-    numbers = tuple(value for value in parsed if value is not None)
-    return numbers if len(numbers) == len(parsed) <= 100_000 else ()
