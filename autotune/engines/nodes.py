@@ -161,7 +161,8 @@ class Places:
         ]
 
     def _set(self, node: ClusterNode, fault: str) -> None:
-        self.cluster = self.cluster.having(replace(node, fault=fault))
+        nodes = {one.id: one for one in self.cluster.nodes} | {node.id: replace(node, fault=fault)}
+        self.cluster = replace(self.cluster, nodes=tuple(nodes.values()))
 
     def _put(self, node: ClusterNode, question: Question) -> None:
         self._set(node, _CHECKED)

@@ -161,10 +161,6 @@ class MemoryGroup:
         if file.exists():  # absent in a kernel without swap
             file.write_text(str(value), encoding="ascii")
 
-    def kills(self) -> int:
-        """Returns how many processes of the group the kernel has killed for lack of memory."""
-        return kills(self.directory)
-
     def pids(self) -> list[int]:
         """Returns the processes in the group, [] if it has been removed."""
         return guardian.processes_in(self.directory)

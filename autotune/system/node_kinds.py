@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from autotune.core.errors import InputError
 
@@ -67,11 +66,6 @@ class Cluster:
         count = f"{len(self.used)} of the {len(self.nodes)} nodes"
         choice = f"{count} used, of one kind: {self.kind}; --device-type chooses others: "
         return [choice + ", ".join(sorted(others))] if others else []
-
-    def having(self, node: ClusterNode) -> Self:
-        """Returns the cluster with `node` added, or replaced if there is one with the same ID."""
-        nodes = {one.id: one for one in self.nodes} | {node.id: node}
-        return replace(self, nodes=tuple(nodes.values()))
 
     @property
     def faults(self) -> list[str]:

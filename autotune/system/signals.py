@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-Handler = Callable[[int, Any], Any]
 
 
 @contextmanager
-def handling(handlers: Mapping[int, Handler]) -> Iterator[dict[int, Any]]:
+def handling(handlers: Mapping[int, Callable[[int, Any], Any]]) -> Iterator[dict[int, Any]]:
     """Sets signal handlers for the block; provides those from before, to which it returns."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:

@@ -2,13 +2,11 @@
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -19,7 +17,7 @@ from autotune.trials import cuda, runner
 from autotune.trials.order import Order
 
 _STARTS = 5
-_PRELOAD_S = 120.0  # time for its imports; a server that hangs in one never answers
+_PRELOAD_S = 120.0  # time for its imports; a server that hangs in one never answers, and is killed
 
 
 class ForkServer:
@@ -68,8 +66,11 @@ class ForkServer:
     def _fork(self, target: Callable[..., None], arguments: tuple[object, ...]) -> BaseProcess:
         process = self.context.Process(target=target, args=arguments, name="trial")
         for left in reversed(range(_STARTS)):
+            timer = threading.Timer(_PRELOAD_S, scratch.end_fork_server)
+            timer.daemon = True
+            timer.start()
             try:
-                with _main_hidden(), _server_killed_after(_PRELOAD_S):
+                with _main_hidden():
                     process.start()
                 break
             except (EOFError, OSError):  # the server has died, or is about to
@@ -80,6 +81,8 @@ class ForkServer:
                     # preload, the trial imports it itself and reports the error in its log and verdict.
                     self.context.set_forkserver_preload([runner.__name__])
                 time.sleep(0.2)  # a dying server stops answering before it is seen to be dead
+            finally:
+                timer.cancel()
         return process
 
 
@@ -94,20 +97,3 @@ def _main_hidden() -> Iterator[None]:
         yield
     finally:
         attributes |= hidden
-
-
-@contextmanager
-def _server_killed_after(seconds: float) -> Iterator[None]:
-    """Kills the fork server if the block takes longer than `seconds`."""
-
-    def kill() -> None:
-        if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # not public
-            os.kill(pid, signal.SIGKILL)
-
-    timer = threading.Timer(seconds, kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -86,7 +86,7 @@ class MemoryWatch:
 
     def _counted_kills(self) -> int:
         if self.group is not None:
-            return self.group.kills()
+            return cgroup.kills(self.group.directory)
         return 0 if self._shared_group is None else cgroup.kills(self._shared_group, below=False)
 
 

@@ -174,26 +174,23 @@ def _counting_reports(
     def listen() -> None:
         message: Message | None = None
         is_told = False
-        while message is not None or not is_over.is_set():
-            message = inbox.get(0.1)
-            if stop_request.is_pending() and not is_told:
-                is_told = True
-                inbox.tell_to_stop()
-            if message is None:
-                continue
-            match message.content:
-                case ScriptError(type, text):
-                    raise ReportError(f"{type}: {text}")
-                case Reported(record, is_queued):
-                    count.count_reported(record, message.at_s, is_queued)
-
-    def run() -> None:
         try:
-            listen()
+            while message is not None or not is_over.is_set():
+                message = inbox.get(0.1)
+                if stop_request.is_pending() and not is_told:
+                    is_told = True
+                    inbox.tell_to_stop()
+                if message is None:
+                    continue
+                match message.content:
+                    case ScriptError(type, text):
+                        give_up(ReportError(f"{type}: {text}"))
+                    case Reported(record, is_queued):
+                        count.count_reported(record, message.at_s, is_queued)
         except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
             give_up(error)
 
-    thread = threading.Thread(target=run, name="reports", daemon=True)
+    thread = threading.Thread(target=listen, name="reports", daemon=True)
     thread.start()
     try:
         yield
