@@ -85,11 +85,6 @@ def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
     ]
 
 
-def of_config(form: str, values: Mapping[str, Setting]) -> list[Option]:
-    """Returns the options of a configuration whose values are overridden by words of the given `form`."""
-    return [Option(name, form.format(name=name, value="{}"), value) for name, value in values.items()]
-
-
 def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]:
     """Returns the scalars of the main module as options `--name=value`.
 

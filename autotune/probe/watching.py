@@ -135,7 +135,9 @@ def read(
     parsers = sorted(by_kind["parser"], key=len, reverse=True)
     given = [*by_kind["function"], *parsers[:1]]  # Fire has a parser besides, for options of its own
     found = [one for each in given for one in options.of_parser(each)]
-    found += [one for config in by_kind["config"] for one in options.of_config(**config)]
+    for config in by_kind["config"]:  # its values are overridden by words of this form
+        form, values = config["form"], config["values"]
+        found += [Option(name, form.format(name=name, value="{}"), values[name]) for name in values]
     if not found:
         found += [one for names in by_kind["names"] for one in options.of_names(names, words)]
     return Watched(

@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.core import files
 from autotune.inside.site import autotune_saves as saves
+from autotune.inside.site import autotune_wire as wire
 from autotune.inside.site.autotune_saves import Counts
 from autotune.workloads.command.scores import matching, written_s
 
@@ -107,9 +108,25 @@ class Checkpoint:
                     counts.append(saved[digest])
         return max(counts, key=lambda one: one.samples, default=None) or noted
 
-    def least(self) -> Counts:
-        """Returns the counts at which the checkpoint was saved, or else the counts of an earlier one."""
-        return self.counts() or self._noted()[0] or Counts(0)
+    def begin(self) -> Counts | None:
+        """Returns the counts to resume from; None to start from scratch, as a trial does if they are unknown.
+
+        A whole training then resumes from the counts of an earlier checkpoint.
+        """
+        if not self.exists:
+            with suppress(OSError):
+                self._note.unlink()
+            return None
+        said, counts = "continues from the checkpoint, after", self.counts()
+        if counts is None and wire.is_whole():
+            said, counts = f"{said} at least", self._noted()[0] or Counts(0)
+        if counts is None:
+            self.set_aside()
+            said = "it is not known at how many samples the checkpoint was saved"
+            print(f"autotune: {said}; the training starts from the beginning", flush=True)
+        else:
+            print(f"autotune: {said} {counts.samples:,} samples", flush=True)
+        return counts
 
     def _noted(self) -> tuple[Counts | None, str]:
         """Returns the counts in the note, and the stamp of the checkpoint that they are of."""
@@ -118,11 +135,6 @@ class Checkpoint:
             tokens = None if note["tokens"] is None else int(note["tokens"])
             return Counts(int(note["samples"]), tokens), str(note["stamp"])
         return None, ""
-
-    def forget(self) -> None:
-        """Removes the note of a checkpoint that no longer exists."""
-        with suppress(OSError):
-            self._note.unlink()
 
     def set_aside(self) -> bool:
         """Moves a rejected checkpoint aside; returns False if it is outside of the workdir."""

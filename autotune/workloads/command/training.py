@@ -74,7 +74,7 @@ def fit(
     def attempt() -> Iterator[Stamped]:
         files.write(spec_.files, directory, values, workdir)
         checkpoint = Checkpoint(pattern, workdir)
-        resumed = _begun(checkpoint)
+        resumed = checkpoint.begin()
         counter = Counter(resumed or Counts(0), batch)
         call = calls.call(spec_, values, resumes=resumed is not None)
         file = spec_.file
@@ -103,23 +103,6 @@ def fit(
     else:
         return
     yield from attempt()
-
-
-def _begun(checkpoint: Checkpoint) -> Counts | None:
-    """Returns the counts to resume from; None to start from scratch, as a trial does if they are unknown."""
-    if not checkpoint.exists:
-        checkpoint.forget()
-        return None
-    said, counts = "continues from the checkpoint, after", checkpoint.counts()
-    if counts is None and wire.is_whole():
-        said, counts = f"{said} at least", checkpoint.least()
-    if counts is None:
-        checkpoint.set_aside()
-        said = "it is not known at how many samples the checkpoint was saved"
-        print(f"autotune: {said}; the training starts from the beginning", flush=True)
-    else:
-        print(f"autotune: {said} {counts.samples:,} samples", flush=True)
-    return counts
 
 
 class Merger:
