@@ -37,9 +37,7 @@ def revision_of_module(module: str) -> str:
     package = _package(module.partition(".")[0])
     if not package:
         return ""
-    digest = hashlib.sha256()
-    for file in package.values():
-        digest.update(_content(file))
+    digest = hashlib.sha256(b"".join(map(_content, package.values())))
     for name, file in sorted(_followed(package).items()):
         digest.update(name.encode() + b"\0" + _content(file))
     return digest.hexdigest()[:_DIGITS]
@@ -142,18 +140,16 @@ def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
     if not patterns:
         tracked = [file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ]
         return sorted(tracked or files(directory, ["**/*.py"]))
-    return sorted({file for pattern in patterns for file in _fitting(directory, pattern)})
-
-
-def _fitting(directory: Path, pattern: str) -> Iterator[Path]:
-    parts = Path(pattern).parts
-    named = next((i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC)), len(parts))
-    place, wanted = directory.joinpath(*parts[:named]), parts[named:]
-    if place.is_file() and not wanted:
-        yield place
-    for file in _below(place, leaves_out=True):
-        if _fits(file.relative_to(place).parts, wanted or ("**", "*.py")):
-            yield file
+    found: set[Path] = set()
+    for pattern in patterns:
+        parts = Path(pattern).parts
+        named = next((i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC)), len(parts))
+        place, wanted = directory.joinpath(*parts[:named]), parts[named:]
+        if place.is_file() and not wanted:
+            found.add(place)
+        below = _below(place, leaves_out=True)
+        found |= {one for one in below if _fits(one.relative_to(place).parts, wanted or ("**", "*.py"))}
+    return sorted(found)
 
 
 def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -172,18 +168,14 @@ def _tracked(directory: Path) -> list[Path]:
         outputs = [subprocess.run(command, capture_output=True, check=True).stdout for command in asked]  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
         return []
-    names = {os.fsdecode(name) for text in outputs for name in text.split(b"\0") if name}
-    return [directory / name for name in names]
+    return [directory / os.fsdecode(name) for name in {*b"".join(outputs).split(b"\0")} if name]
 
 
 def _below(directory: Path, *, leaves_out: bool = False) -> Iterator[Path]:
-    """Yields all files below `directory`, in a stable order; links to directories are not followed.
-
-    May leave out hidden directories, virtual environments, and those of packages and caches.
-    """
+    """Yields all files below `directory`, in a stable order; links to directories are not followed."""
     for place, below, names in os.walk(directory):
         below.sort()
-        if leaves_out:
+        if leaves_out:  # hidden directories, virtual environments, and those of packages and caches
             own = (name for name in below if not name.startswith(".") and name not in _LEFT_OUT)
             below[:] = [name for name in own if not Path(place, name, "pyvenv.cfg").exists()]
         yield from (Path(place, name) for name in sorted(names))

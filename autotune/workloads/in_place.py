@@ -155,10 +155,7 @@ class Document:
 
 
 def _longest(inner: Mapping[Step, Node], path: list[Step]) -> tuple[Step, Node, list[Step]] | None:
-    """Returns the longest name at the start of a path, its node, and the rest of the path.
-
-    A name in the text may contain dots.
-    """
+    """Returns the longest name that begins a path, its node, and the rest; names may contain dots."""
     for count in range(len(path), 0, -1):
         name = path[0] if count == 1 else ".".join(map(str, path[:count]))
         if name in inner:

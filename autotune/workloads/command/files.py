@@ -48,11 +48,9 @@ class FilledFile(BaseModel):
         """Returns the placeholders in the values, settings included."""
         names: list[str] = []
         for value in self.values.values():
-            if isinstance(value, Mapping):
-                names += map(str, value)
-            else:
-                texts = value if isinstance(value, list) else [value]
-                names += line.names_in(text for text in texts if isinstance(text, str))
+            texts = value if isinstance(value, list) else [value]
+            in_braces = line.names_in(text for text in texts if isinstance(text, str))
+            names += map(str, value) if isinstance(value, Mapping) else in_braces
         return list(dict.fromkeys(names))
 
     def mistakes(self) -> Iterator[str]:

@@ -140,10 +140,7 @@ class Follower:
         self.missing = dict(names)
 
     def look(self) -> list[Message]:
-        """Returns the scores added to files since the last call, ordered by file name.
-
-        Their time is that at which the file was written.
-        """
+        """Returns the scores added to files since the last call, when they were written, by file name."""
         before_s, self._looked_s = self._looked_s, time.monotonic()
         files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
         return [row for file in files if file.is_file() for row in self._grown(file, before_s)]

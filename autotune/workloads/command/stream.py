@@ -90,13 +90,11 @@ class Stream:
                 yield Message(line.at_s if ended_s is None else ended_s, content)
         yield from self._follower.look() if self._follower else ()
 
-    def missing_step(self) -> str:
-        for name, pattern in self._progress.missing.items():
-            return f"workload.{name}: {ending.short(pattern, 60)!r} matched no line"
-        return _NO_STEP
-
-    def missing_scores(self) -> Iterator[str]:
-        """Yields a line for each score that was not seen."""
+    def missing(self, *, has_steps: bool) -> Iterator[str]:
+        """Yields a line for the step, unless it `has_steps`, and for each score that was not seen."""
+        if not has_steps:
+            name, pattern = next(iter(self._progress.missing.items()), ("", ""))
+            yield f"workload.{name}: {ending.short(pattern, 60)!r} matched no line" if name else _NO_STEP
         if self._follower and self._spec.file and (unseen := self._follower.missing):
             kind, place = self._spec.file
             for name, key in unseen.items():

@@ -241,8 +241,7 @@ class _Run:
         """Returns the missing steps or scores; none after resuming, or for a whole training with steps."""
         if self.counter.begun or (self.counter.steps and wire.is_whole()):
             return []
-        lacks = [] if self.counter.steps or self.reports else [self.stream.missing_step()]
-        lacks += self.stream.missing_scores()
+        lacks = list(self.stream.missing(has_steps=bool(self.counter.steps or self.reports)))
         if self.spec.quality == spec.REPORTED and not self.reports:
             lacks.append("the script has not called autotune.report")
         return lacks

@@ -34,15 +34,13 @@ class Framework:
 
     kind: str
     objects: tuple[str, ...]  # settings below one of these are arguments of every such object in the script
-    roles: Mapping[str, str]  # path of a setting by the tuner's name
+    roles: Mapping[str, tuple[str, ...]]  # paths that a setting may have, by the tuner's name
     # Path or pattern in the trial's directory, from which a training resumes by itself; None: it does not.
     checkpoint: str | None
     # The framework's spellings of the tuner's values, by role and value.
     words: Mapping[str, Mapping[str, Sequence[Setting]]] = field(default_factory=dict)
     known: tuple[KnownSetting, ...] = ()
     units: tuple[str, ...] = ("samples",)  # units of work in which evaluations can be scheduled
-    # Alternatives to paths in `roles`.
-    other_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # `(settings, samples, evaluations)` of a trial -> further settings, by the tuner's names.
     for_trial: Callable[[Mapping[str, Setting], int, int], Mapping[str, Setting]] = lambda *_: {}
     cadence: Cadence = field(default_factory=Cadence)  # of evaluations, by its own arguments
@@ -55,23 +53,19 @@ class Framework:
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):
             return dict(values)  # rejected by the search space
         settings = dict(line.flat(baseline))
-        there = {role: next(filter(settings.__contains__, self._either(role)), None) for role in self.roles}
-        roles = {
-            role: path
-            for role, path in there.items()
-            if path and role not in given and path not in given.values() and role not in baseline
-        }
-        own, roles = values.get("values", {}), {**roles, **given}
+        known: dict[str, Any] = {}
+        for role, paths in self.roles.items():
+            its = next((path for path in paths if path in settings), None)
+            if its and role not in given and its not in given.values() and role not in baseline:
+                known[role] = its
+        own, roles = values.get("values", {}), {**known, **given}
         words = {
             role: _spelt(spellings, [settings.get(path), *_choices(values.get("knobs"), path)])
             for role, spellings in self.words.items()
-            if (path := roles.get(role)) in self._either(role)
+            if (path := roles.get(role)) in self.roles[role]
         }
         own = {**words, **own} if isinstance(own, Mapping) else own
         return {**values, "roles": roles, "values": own}
-
-    def _either(self, role: str) -> tuple[str, ...]:
-        return (self.roles[role], *self.other_roles.get(role, ()))
 
 
 def _choices(knobs: Any, path: str | None) -> list[Any]:

@@ -36,9 +36,7 @@ _KNOWN = (
     result_setting("trainer.warmup_steps", _OF_SCHEDULE),
     result_setting("trainer.warmup_ratio", _OF_SCHEDULE),
     result_setting("trainer.lr_scheduler_type", _OF_SCHEDULE),
-    result_setting("trainer.adam_beta1"),
-    result_setting("trainer.adam_beta2"),
-    result_setting("trainer.adam_epsilon"),
+    *map(result_setting, ("trainer.adam_beta1", "trainer.adam_beta2", "trainer.adam_epsilon")),
     result_setting("trainer.label_smoothing_factor", "concerns only the loss"),
     KnownSetting(
         "trainer.max_grad_norm", "0: no clipping; clipping takes a little time", moves_memory=MemoryEffect.NOT
@@ -77,16 +75,16 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
 
 
 _ROLES = {
-    "micro_batch_size": "trainer.per_device_train_batch_size",
-    "accumulation_steps": "trainer.gradient_accumulation_steps",
-    "precision": "trainer.precision",
-    "num_workers": "trainer.dataloader_num_workers",
-    "prefetch_factor": "trainer.dataloader_prefetch_factor",
-    "learning_rate": "trainer.learning_rate",
-    "weight_decay": "trainer.weight_decay",
-    "activation_checkpointing": "trainer.gradient_checkpointing",
-    "compile": "trainer.torch_compile",
-    "seed": "trainer.seed",
+    "micro_batch_size": ("trainer.per_device_train_batch_size", "loader.batch_size"),
+    "accumulation_steps": ("trainer.gradient_accumulation_steps", "accelerator.gradient_accumulation_steps"),
+    "precision": ("trainer.precision", "accelerator.mixed_precision"),
+    "num_workers": ("trainer.dataloader_num_workers", "loader.num_workers"),
+    "prefetch_factor": ("trainer.dataloader_prefetch_factor", "loader.prefetch_factor"),
+    "learning_rate": ("trainer.learning_rate", "optimizer.lr"),
+    "weight_decay": ("trainer.weight_decay", "optimizer.weight_decay"),
+    "activation_checkpointing": ("trainer.gradient_checkpointing", "trainer.activation_checkpointing"),
+    "compile": ("trainer.torch_compile",),
+    "seed": ("trainer.seed",),
 }
 _MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # Arguments that are settings of scripts under the same names.
@@ -111,7 +109,7 @@ _FILE = ConfigFile(
     "json",
     "HfArgumentParser(TrainingArguments).parse_json_file('{file}', allow_extra_keys=True)",
     {
-        **{role: path.removeprefix("trainer.") for role, path in _ROLES.items()},
+        **{role: paths[0].removeprefix("trainer.") for role, paths in _ROLES.items()},
         common.PIN: lambda value: {"dataloader_pin_memory": value not in OFF},
         common.PERSISTENT: lambda value: {"dataloader_persistent_workers": value not in OFF},
         PRECISION: _switches,
@@ -136,16 +134,6 @@ TRANSFORMERS = Framework(
     kind="transformers",
     objects=("trainer", "model", "accelerator", "loader", "optimizer", IN_TRIAL),
     roles=_ROLES,
-    other_roles={
-        "micro_batch_size": ("loader.batch_size",),
-        "accumulation_steps": ("accelerator.gradient_accumulation_steps",),
-        "precision": ("accelerator.mixed_precision",),
-        "num_workers": ("loader.num_workers",),
-        "prefetch_factor": ("loader.prefetch_factor",),
-        "learning_rate": ("optimizer.lr",),
-        "weight_decay": ("optimizer.weight_decay",),
-        "activation_checkpointing": ("trainer.activation_checkpointing",),
-    },
     words={"precision": {"fp32": ("fp32", ACCELERATES["fp32"])}},
     checkpoint="checkpoint-*/trainer_state.json",  # the last file written of a checkpoint
     known=_KNOWN,
