@@ -77,7 +77,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     """
     seen = _watch(prober)
     framework = seen.trainer.get("framework")
-    inside = options.of_objects(seen.loader, seen.steps[0].rates, seen.trainer, effects.model_settings(seen))
+    inside = effects.inside(seen)
     known = inside if framework else list(seen.options)
     if framework == "transformers":
         known = list(options.said_by_flags(inside, seen.options, on_cpu=seen.device == "cpu"))

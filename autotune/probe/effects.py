@@ -18,6 +18,17 @@ _ROLES = (
     *(settings.MICRO_BATCH, settings.ACCUMULATION, settings.LEARNING_RATE, settings.WORKERS),
     *(settings.PREFETCH, settings.SEED, settings.PRECISION, settings.COMPILE),
 )
+# Arguments of a framework's trainer that are settings, and their defaults.
+_OF_LIGHTNING: Mapping[str, Setting] = {
+    "max_epochs": None,
+    "max_steps": None,
+    "precision": "32-true",
+    "accumulate_grad_batches": 1,
+}
+_OF_TRANSFORMERS = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs"),
+    *("max_steps", "warmup_steps", "dataloader_num_workers", "seed"),
+)
 # Words for precisions by the tuner's names; a script uses the row that has its value, or its choices.
 _WORDS: Sequence[Mapping[str, Setting]] = (
     {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"},
@@ -79,12 +90,22 @@ def _candidate(role: str, option: Option, seen: Watched) -> Candidate | None:
     return None if tried is None else Candidate(role, option, tried, {})
 
 
-def model_settings(seen: Watched) -> dict[str, Setting]:
-    """Returns the settings of a model that the hook can change and that pay off on a GPU."""
-    if seen.device != "cuda":
-        return {}
-    is_wide = seen.steps[0].dtype == "float32"
-    return {**({"precision": "fp32"} if is_wide else {}), **({} if seen.compiled else {"compile": "off"})}
+def inside(seen: Watched) -> list[Option]:
+    """Returns the arguments of a script's loader, optimizer, trainer and model that the hook can replace."""
+    framework, arguments = seen.trainer.get("framework"), seen.trainer.get("arguments", {})
+    given: dict[str, Setting] = {}
+    if framework == "transformers":
+        given = {f"trainer.{name}": arguments.get(name) for name in _OF_TRANSFORMERS}
+        given["trainer.precision"] = next((one for one in ("bf16", "fp16") if arguments.get(one)), "fp32")
+    else:
+        given |= {f"loader.{name}": seen.loader.get(name) for name in ("batch_size", "num_workers")}
+        given["optimizer.lr"] = max(seen.steps[0].rates, default=None)
+    if framework == "lightning":
+        given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
+    if not seen.trainer and seen.device == "cuda":  # where they pay off
+        given["model.precision"] = "fp32" if seen.steps[0].dtype == "float32" else None
+        given["model.compile"] = None if seen.compiled else "off"
+    return [Option(name, "", value) for name, value in given.items() if value is not None]
 
 
 def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:

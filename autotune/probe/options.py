@@ -17,18 +17,6 @@ EVERY = (
     *("valid_steps", "val_check_interval", "validate_every", "eval_freq", "val_freq"),
     *("eval_iters_interval", "test_interval"),
 )
-# Arguments of a framework's trainer that are settings, and their defaults.
-_OF_LIGHTNING: Mapping[str, Setting] = {
-    "max_epochs": None,
-    "max_steps": None,
-    "precision": "32-true",
-    "accumulate_grad_batches": 1,
-}
-_OF_TRANSFORMERS = (
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs"),
-    *("max_steps", "warmup_steps", "dataloader_num_workers", "seed"),
-)
-
 _PRECISION_FLAGS = {
     name: " ".join(f"--{switch} {is_on}" for switch, is_on in switches.items() if is_on or switch != "tf32")
     for name, switches in TRAINER_PRECISIONS.items()
@@ -101,27 +89,6 @@ def of_file(file: str, data: Any) -> list[Option]:
     """Returns the scalars in a configuration file on the command line, whose content is `data`."""
     settings = flat(data) if isinstance(data, Mapping) else ()
     return [Option(n, "", v, file=file) for n, v in settings if isinstance(v, bool | int | float | str)]
-
-
-def of_objects(
-    loader: Mapping[str, Any],
-    rates: Sequence[float],
-    trainer: Mapping[str, Any],
-    model: Mapping[str, Setting],
-) -> list[Option]:
-    """Returns the arguments of a script's loader, optimizer, trainer and model that the hook can replace."""
-    given: dict[str, Setting] = {}
-    framework, arguments = trainer.get("framework"), trainer.get("arguments", {})
-    if framework == "transformers":
-        given = {f"trainer.{name}": arguments.get(name) for name in _OF_TRANSFORMERS}
-        given["trainer.precision"] = next((one for one in ("bf16", "fp16") if arguments.get(one)), "fp32")
-    else:
-        given |= {f"loader.{name}": loader.get(name) for name in ("batch_size", "num_workers")}
-        given |= {"optimizer.lr": max(rates)} if rates else {}
-        given |= {} if trainer else {f"model.{name}": value for name, value in model.items()}
-    if framework == "lightning":
-        given |= {f"trainer.{name}": arguments.get(name, usual) for name, usual in _OF_LIGHTNING.items()}
-    return [Option(name, "", value) for name, value in given.items() if value is not None]
 
 
 def said_by_flags(

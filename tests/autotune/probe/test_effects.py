@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 
-from autotune.probe import effects, options
+from autotune.probe import effects
 from autotune.probe.watching import Watched, WatchedStep
 
 
 def _seen(device: str, dtype: str = "float32", *, compiled: bool = False) -> Watched:
-    step = WatchedStep(at_s=0.0, rates=(0.1,), passes=1, shape=(8, 4), dtype=dtype, loss=1.0)
+    step = WatchedStep(at_s=0.0, rates=(), passes=1, shape=(8, 4), dtype=dtype, loss=1.0)
     return Watched(steps=(step,), device=device, compiled=compiled)
 
 
 def _candidates(seen: Watched) -> dict[str, object]:
-    inside = options.of_objects(seen.loader, (), seen.trainer, effects.model_settings(seen))
-    return {one.option.name: one.tried for one in effects.candidates(inside, seen)}
+    return {one.option.name: one.tried for one in effects.candidates(effects.inside(seen), seen)}
 
 
 def test_precision_and_compilation_are_tried_on_a_gpu():
@@ -34,6 +33,6 @@ def test_a_step_has_the_passes_of_the_second_one() -> None:
 
 def test_a_gpu_has_tf32_as_a_choice():
     seen = _seen("cuda")
-    inside = options.of_objects({}, (), {}, effects.model_settings(seen))
-    precision = next(one for one in effects.candidates(inside, seen) if one.role == "precision")
+    tried = effects.candidates(effects.inside(seen), seen)
+    precision = next(one for one in tried if one.role == "precision")
     assert precision.words["tf32"] == "tf32"
