@@ -55,9 +55,8 @@ class Score:
     @property
     def minimize(self) -> bool | None:
         """True if a lower value is better, False if a higher one; None if the name does not tell."""
-        known = {True: _LOWER, False: _HIGHER}
-        said = [lower for word in _words(self.name) for lower, names in known.items() if word in names]
-        return said[-1] if said else None
+        metrics = [word for word in _words(self.name) if word in _LOWER | _HIGHER]
+        return metrics[-1] in _LOWER if metrics else None
 
     @property
     def split(self) -> int | None:

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +72,16 @@ class MemoryAwareSearch(OptunaSearch):
             reason = model.explain_misfit(wanted)
             if not config or (wanted == config and reason is None):
                 return suggestion
-            self._pass_over(trial_id, reason)
+            del self._ot_trials[trial_id]
+            drawn.set_user_attr(MEMORY, PASSED_OVER)
+            # Without a reason it may fit later, so it is not reported as bad.
+            self._study.tell(drawn, state=TrialState.PRUNED if reason else TrialState.FAIL)
             if reason is None:
                 return self._suggest_given(trial_id, drawn.params | {parameters.size: wanted[MICRO_BATCH]})
-        for choice in self._memory_choices(parameters):
+        # All draws were ruled out: the memory parameters that have fitted come first.
+        fitted = (t.params for t in reversed(self._trials()) if _memory(t) == FITTED)
+        others = itertools.islice(parameters.combinations(), _MOST_COMBINATIONS)
+        for choice in itertools.chain(fitted, others):
             values = drawn.params | {name: choice[name] for name in choice.keys() & parameters.names.keys()}
             if model.explain_misfit(parameters.config(values)) is None:
                 return self._suggest_given(trial_id, values)
@@ -94,11 +100,6 @@ class MemoryAwareSearch(OptunaSearch):
         margin = _MARGIN**repeated if repeated > 0 else None
         return MemoryModel([*ended, *risks], known=KNOWN, margin=margin)
 
-    def _memory_choices(self, parameters: Parameters) -> Iterator[dict[str, Any]]:
-        """Yields memory parameters to run if all draws were ruled out, first those that have fitted."""
-        yield from (t.params for t in reversed(self._trials()) if _memory(t) == FITTED)
-        yield from itertools.islice(parameters.combinations(), _MOST_COMBINATIONS)
-
     @property
     def _study(self) -> optuna.Study:
         return self._ot_study  # type: ignore[return-value]  # set with the search space
@@ -109,12 +110,6 @@ class MemoryAwareSearch(OptunaSearch):
     def _suggest_given(self, trial_id: str, values: dict[str, Any]) -> Any:
         self._study.enqueue_trial(values)
         return super().suggest(trial_id)
-
-    def _pass_over(self, trial_id: str, reason: str | None) -> None:
-        """Ends a trial that is not run; without a `reason` it may fit later, so it is not reported as bad."""
-        drawn: optuna.Trial = self._ot_trials.pop(trial_id)
-        drawn.set_user_attr(MEMORY, PASSED_OVER)
-        self._study.tell(drawn, state=TrialState.PRUNED if reason else TrialState.FAIL)
 
     def _parameters(self, trial: optuna.Trial | FrozenTrial) -> Parameters:
         return Parameters(trial.distributions, self._memory_parameters)

@@ -109,12 +109,9 @@ class Process:
             raise
         finally:
             os.close(theirs)
+        self.pid = self._process.pid
         self._listener = Thread(target=self._listen, daemon=True)
         self._listener.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def code(self) -> int | None:

@@ -56,20 +56,19 @@ class Stream:
 
     def until(self, heard_s: float) -> Iterator[Message]:
         """Yields messages before `heard_s`, up to which all sources were read; holds back recent ones."""
-        for message in self._arrived():
-            self._timeline.add(message)
+        self._take_in()
         self.known_s = min(heard_s, known_s(time.monotonic(), self._steps_s))
         return self._timeline.until(self.known_s)
 
     def rest(self) -> Iterator[Message]:
         """Yields the remaining messages of an ended command."""
         self._inbox.finish()
-        for message in self._arrived():
-            self._timeline.add(message)
+        self._take_in()
         self.known_s = math.inf
         return self._timeline.until(math.inf)
 
-    def _arrived(self) -> Iterator[Message]:
+    def _take_in(self) -> None:
+        """Adds what has arrived from all sources to the timeline."""
         while (message := self._inbox.get(0.0)) is not None:
             match message.content:
                 case Step() if self._spec.counts_by_output:
@@ -81,14 +80,15 @@ class Stream:
                     if not named:
                         continue
                     message = message._replace(content=Scores(named))
-            yield message
+            self._timeline.add(message)
         with suppress(Empty):
             while True:
                 line, content = self._printed.get_nowait()
                 is_late = isinstance(content, Scores) and not line.is_stamped
                 ended_s = evaluated_s(line.at_s, self._steps_s) if is_late else None
-                yield Message(line.at_s if ended_s is None else ended_s, content)
-        yield from self._follower.look() if self._follower else ()
+                self._timeline.add(Message(line.at_s if ended_s is None else ended_s, content))
+        for message in self._follower.look() if self._follower else ():
+            self._timeline.add(message)
 
     def missing(self, *, has_steps: bool) -> Iterator[str]:
         """Yields a line for the step, unless it `has_steps`, and for each score that was not seen."""
