@@ -104,25 +104,11 @@ class _Job:
     def name(self) -> str:
         return self.contender.name
 
-    @property
-    def existing(self) -> Model | None:
-        """The model on disk; None if there is none, or it was made under another plan."""
-        return None if self.changed() else results.RESULT.read(self.place.result_file)
-
     def changed(self) -> list[str]:
         try:
             return _changed(json.loads(files.read(self.place.plan_file)), self.plan)
         except (OSError, ValueError, AttributeError):
             return ["plan"]
-
-    def can_resume(self) -> bool:
-        """Returns True if the job's directory holds part of a training, or a trained model without scores.
-
-        A failed training starts again from its beginning.
-        """
-        verdict = read_verdict(self.place)
-        is_trained = verdict is not None and verdict[0].status is Status.COMPLETED
-        return not self.changed() and (verdict is None or (is_trained and self.place.work.is_dir()))
 
 
 class Comparison:
@@ -147,10 +133,14 @@ class Comparison:
     def run(self, contender: Contender) -> bool:
         """Trains and scores a model, or does what is left of that; returns True if it is then complete."""
         job = self._job(contender)
-        if job.existing is not None and self._is_whole(job.existing):
+        is_changed, verdict = bool(job.changed()), read_verdict(job.place)
+        existing = None if is_changed else results.RESULT.read(job.place.result_file)
+        if existing is not None and self._is_whole(existing):
             self._say(f"{job.name}: already done")
             return True
-        if not job.can_resume():
+        has_failed = verdict is not None and verdict[0].status is not Status.COMPLETED
+        is_lost = verdict is not None and not job.place.work.is_dir()
+        if is_changed or has_failed or is_lost:
             shutil.rmtree(job.place.root, ignore_errors=True)
             job.place.root.mkdir(parents=True)
             files.write_whole(job.place.plan_file, json.dumps(job.plan))

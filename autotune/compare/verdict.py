@@ -5,10 +5,9 @@ so does the sampling error of the test split. One seed of each decides nothing.
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
 
 from autotune.compare import results
 from autotune.compare.results import BASELINE, Model, Runs
@@ -64,47 +63,32 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
     scored = _filter(trained, lambda model: on_test.quality in model.scores)
     if scored and BASELINE not in scored:
         return ComparisonVerdict(None, "Not decided: the baseline's model could not be scored.")
-    goal = on_test if scored else goal
-    sides = {
-        label: _Side.from_models(models, goal, tested=bool(scored))
-        for label, models in (scored or trained).items()
-    }
-    if why_not := _no_quality(sides[BASELINE].runs, goal):
+    goal, models = (on_test, scored) if scored else (goal, trained)
+    judged = {label: _runs(same, goal, tested=bool(scored)) for label, same in models.items()}
+    if why_not := _no_quality(judged[BASELINE], goal):
         return ComparisonVerdict(None, f"Not decided, train the baseline longer: {why_not}.")
     left = {
-        "Could not be scored": [label for label in trained if label not in sides],
+        "Could not be scored": [label for label in trained if label not in judged],
         "Not trained to the end": [label for label in runs if label not in trained],
     }
     not_judged = [f"{why}: {', '.join(labels)}." for why, labels in left.items() if labels]
-    if len(sides) < 2:
+    if len(judged) < 2:
         sentence = " ".join(["Not decided: only the baseline could be judged.", *not_judged])
         return ComparisonVerdict(None, sentence)
-    noise = quality.noise([side.runs for side in sides.values()])
-    standings = [
-        _standing(label, side, sides[BASELINE], goal, noise=noise, elsewhere=elsewhere)
-        for label, side in sides.items()
-    ]
+    speeds = {label: results.throughput(same) for label, same in models.items()}
+    standings = [_standing(label, judged, speeds, goal, elsewhere) for label in judged]
     standings.sort(key=lambda one: -one.throughput.value if one.throughput else 0.0)
     where = "on the test split" if scored else "at the end of the training"
     keeps = f"{quality.format_requirement(goal)} {where}"
     return _decide(standings, keeps, not_judged)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The models with one label: the runs to judge (a higher quality is better) and the throughput."""
-
-    runs: Sequence[Trial]
-    throughput: Figure | None
-
-    @classmethod
-    def from_models(cls, models: Sequence[Model], goal: Objective, *, tested: bool) -> Self:
-        """Takes the quality from the test split if `tested`, else from the end of the training."""
-        runs = [
-            Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
-            for n, model in enumerate(models)
-        ]
-        return cls(runs, results.throughput(models))
+def _runs(models: Sequence[Model], goal: Objective, *, tested: bool) -> list[Trial]:
+    """Returns models as runs to judge: by the test split if `tested`, else by the end of the training."""
+    return [
+        Trial(n, model.config, model.outcome, _scored(model, goal) if tested else model.training)
+        for n, model in enumerate(models)
+    ]
 
 
 def _filter(runs: Runs, condition: Callable[[Model], bool]) -> Runs:
@@ -134,31 +118,37 @@ def _no_quality(runs: Sequence[Trial], goal: Objective) -> str | None:
 
 
 def _standing(
-    label: str, ours: _Side, theirs: _Side, goal: Objective, *, noise: Noise | None, elsewhere: Noise | None
+    label: str,
+    judged: Mapping[str, Sequence[Trial]],
+    speeds: Mapping[str, Figure | None],
+    goal: Objective,
+    elsewhere: Noise | None,
 ) -> ModelResult:
-    speed, baseline_speed = ours.throughput, theirs.throughput
+    ours, theirs = judged[label], judged[BASELINE]
+    speed, baseline_speed = speeds[label], speeds[BASELINE]
     factor = estimates.divide(speed, baseline_speed) if speed and baseline_speed else None
-    result = partial(ModelResult, label, speed, factor, len(ours.runs))
+    result = partial(ModelResult, label, speed, factor, len(ours))
     if label == BASELINE:
         return replace(result(QualityAnswer.KEPT, "what the others are compared with"), factor=Figure(1.0))
-    if why_not := _no_quality(ours.runs, goal):
+    if why_not := _no_quality(ours, goal):
         return result(QualityAnswer.LOST, why_not)
-    start = objective.start(theirs.runs[0])
-    baseline_quality = statistics.fmean(quality.qualities(theirs.runs) or [0.0])
+    start = objective.start(theirs[0])
+    baseline_quality = statistics.fmean(quality.qualities(theirs) or [0.0])
     keep = objective.least_share(goal, baseline_quality, start)
-    kept = quality.compare(ours.runs, theirs.runs, keep, noise, start=start)
+    noise = quality.noise(list(judged.values()))
+    kept = quality.compare(ours, theirs, keep, noise, start=start)
     if kept is None:
         answer = QualityAnswer.KEPT if goal.takes_any_quality else QualityAnswer.UNDECIDED
         return result(answer, f"its {goal.quality} cannot be compared")
     needed = kept.runs_needed
     if not noise:  # no two models differ only in their seed
-        guess = quality.runs_needed(ours.runs, theirs.runs, keep, elsewhere, start) if elsewhere else None
+        guess = quality.runs_needed(ours, theirs, keep, elsewhere, start) if elsewhere else None
         needed = guess or _SEEDS_TO_BEGIN_WITH
     answer = QualityAnswer.KEPT if goal.takes_any_quality else kept.answer
     a, b = (words.score(goal.turned(value)) for value in (kept.quality, kept.reference))
     between = quality.format_share(kept.share, goal, kept.gain)
-    against = "each" if len(ours.runs) == len(theirs.runs) else f"against {len(theirs.runs)}"
-    seeds = f"{words.plural(len(ours.runs), 'seed')} {against}"
+    against = "each" if len(ours) == len(theirs) else f"against {len(theirs)}"
+    seeds = f"{words.plural(len(ours), 'seed')} {against}"
     return result(answer, f"{goal.quality} {a} instead of {b}, {between}, {seeds}", needed)
 
 

@@ -7,7 +7,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.display import rows, view, words
 from autotune.training.plan import TrainingPlan
-from autotune.training.standing import TrainingStatus
+from autotune.training.watch import TrainingStatus
 
 
 def begun(plan: TrainingPlan) -> str:

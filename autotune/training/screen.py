@@ -21,7 +21,7 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.judging.measurement.trends import Point
 from autotune.system import nvml
 from autotune.training import messages
-from autotune.training.standing import TrainingStatus
+from autotune.training.watch import TrainingStatus
 from autotune.trials.progress import Phase
 
 _SAY_EVERY_S = 30.0

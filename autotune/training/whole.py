@@ -1,35 +1,48 @@
-"""Runs or resumes a whole training in its directory, and compares it with what its session promised."""
+"""Runs a whole training in its directory, and compares it with what its session promised.
+
+Attempts are repeated until the training ends; it is resumed after recoverable failures.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 
-from autotune.core.settings import Setting
-from autotune.core.trial import Outcome, Status
+from autotune.core.settings import ACCUMULATION, MICRO_BATCH, Setting
+from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.storage.identity import read_verdict
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, messages, plan, supervise
+from autotune.training import events, messages, plan
 from autotune.training.events import Kind, TrainingEvent
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
-from autotune.training.standing import TrainingStatus
-from autotune.training.supervise import GoOn
-from autotune.training.watch import MicroBatch, Notice, Watch
+from autotune.training.watch import MicroBatch, Notice, TrainingStatus, Watch, describe_smaller
+from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order
 from autotune.trials.progress import Progress
 from autotune.trials.report import TrialReport
 from autotune.trials.setup import TrainingSetup
 
+_LOOK_S = 0.1
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 300.0
 _ANSWERS = {
     PromiseAnswer.HELD: "As promised",
     PromiseAnswer.BROKEN: "Not as promised",
     PromiseAnswer.UNDECIDED: "Not decided yet",
 }
+
+
+@dataclass(frozen=True)
+class GoOn:
+    """The decision to resume from the checkpoint after `wait_s`, with `changes` to the settings."""
+
+    wait_s: float
+    text: str
+    changes: Mapping[str, Setting]
 
 
 class Whole:
@@ -60,21 +73,38 @@ class Whole:
     def run(self, *, retries: int, is_stopping: Callable[[], bool]) -> TrialReport:
         """Runs the training and returns its last report, with the outcome.
 
-        Once `is_stopping` is True, the outcome is INTERRUPTED unless the training has ended.
+        Once `is_stopping` is True, the workload may still write its checkpoint, and the outcome is
+        INTERRUPTED unless the training has ended.
         """
         begun = Kind.CONTINUED if self._place.records_file.exists() else Kind.BEGUN
         self._add_event(begun, messages.begun(self._plan))
-        last = supervise.run(
-            self._order,
-            ForkServer(self._training.workload.preload),
-            retries=retries,
-            hear=self._hear,
-            going_on=self._note_resumption,
-            is_stopping=is_stopping,
-        )
+        last = self._attempts(retries, is_stopping)
         is_interrupted = last.outcome is None or last.outcome.status is Status.INTERRUPTED
         self._add_event(Kind.STOPPED if is_interrupted else Kind.ENDED, self._describe_end(last))
         return last
+
+    def _attempts(self, retries: int, is_stopping: Callable[[], bool]) -> TrialReport:
+        server, changes = ForkServer(self._training.workload.preload), dict[str, Setting]()
+        times, furthest = 0, 0  # attempts in a row without progress, and the most samples so far
+        while True:
+            order = self._order(changes)
+            with closing(attempt.reports(order, server, is_stopping)) as reports:
+                for last in reports:
+                    self._hear(last)
+            outcome = last.outcome or Outcome(Status.INTERRUPTED)
+            times = 1 if last.samples > furthest else times + 1
+            furthest = max(furthest, last.samples)
+            resumption = decide(outcome, order.settings, times, retries)
+            if resumption is None:
+                return last
+            if not is_stopping():
+                self._note_resumption(last, resumption)
+                changes |= resumption.changes
+                if resumption.changes:
+                    times = 0  # the smaller micro-batch has not been tried yet
+                _sleep(resumption.wait_s, is_stopping)
+            if is_stopping():  # whatever ended the attempt, it can be resumed later
+                return replace(last, outcome=Outcome(Status.INTERRUPTED, reason=outcome.reason))
 
     def _order(self, changes: Mapping[str, Setting]) -> Order:
         """Returns the order of the next attempt, with all `changes` of settings that recovery has made."""
@@ -120,6 +150,36 @@ class Whole:
                 self._screen.say(messages.evaluation(record, self._plan))
         if report.outcome is None:
             self._screen.update(self._status)
+
+
+def decide(outcome: Outcome, settings: Mapping[str, Setting], times: int, most: int) -> GoOn | None:
+    """Decides how to resume after an attempt with `outcome`; None if the training is over.
+
+    It is the attempt number `times` in a row without progress; `most` of them are resumed. An attempt that
+    ran out of its own memory is resumed with smaller micro-batches, unless their size is odd or unknown. If
+    the machine ran out of memory, other programs may have used it: the attempt is repeated unchanged first.
+    """
+    if outcome.status is Status.COMPLETED or outcome.failure is Failure.DIVERGED:
+        return None
+    is_used_up = times > most
+    if outcome.failure is Failure.OOM and (outcome.shortage is None or is_used_up):
+        size, accumulated = settings.get(MICRO_BATCH), settings.get(ACCUMULATION)
+        if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
+            return None
+        smaller = {MICRO_BATCH: size // 2, ACCUMULATION: 2 * accumulated}
+        text = f"continues with {describe_smaller(size // 2, size, size * accumulated)}"
+        return GoOn(0.0, text, smaller)
+    may_succeed = outcome.is_passing or outcome.failure in {Failure.TIMEOUT, Failure.OOM}
+    if is_used_up or not (may_succeed or outcome.status is Status.INTERRUPTED):
+        return None
+    wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** max(0, times - 1))
+    return GoOn(wait_s, "continues from its checkpoint", {})
+
+
+def _sleep(seconds: float, is_stopping: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s and not is_stopping():
+        time.sleep(_LOOK_S)
 
 
 def is_done(place: TrainingDir) -> bool:

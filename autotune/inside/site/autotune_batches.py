@@ -120,8 +120,6 @@ class Tally:
         self._passes, self._unfed = 0, 0 if drawn else self._unfed + 1
         if not self._counted or (not taken and self._unfed > _MOST_UNFED):
             return Seen(None)
-        if len(taken) == 1:
-            return taken[0]
         tokens = [batch.tokens for batch in taken if batch.tokens is not None]
         is_known = taken and len(tokens) == len(taken)
         return Seen(sum(batch.samples or 0 for batch in taken), sum(tokens) if is_known else None)

@@ -22,10 +22,8 @@ _OF_WORKERS = {
 # Arguments that shape batches: an evaluation keeps its own, to stay comparable.
 _OF_TRAINING = ("batch_size", "drop_last", "shuffle")
 _MARK = "_autotune_device"  # attribute of a changed model: the kind of its device
-_MATMUL = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
+MATMUL = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
 Arguments = Mapping[str, Any]
-# (arguments of the search, arguments of the script) -> arguments to pass on
-Choice = Callable[[Arguments, Arguments], Arguments]
 
 
 class Overrides:
@@ -63,8 +61,10 @@ def attach(torch: Any, overrides: Overrides) -> None:
         replace(torch.optim.Optimizer, "__init__", functools.partial(_make_optimizer, overrides))
 
 
-def replace_init(made: Any, name: str, overrides: Overrides, choose: Choice) -> None:
-    """Makes the class `made` take the search's arguments for `name`, if `choose` selects them."""
+def replace_init(
+    made: Any, name: str, overrides: Overrides, choose: Callable[[Arguments, Arguments], Arguments]
+) -> None:
+    """Makes the class `made` take what `choose` returns, given the search's arguments and the script's."""
     takes = inspect.signature(made.__init__)
 
     def make(init: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -127,21 +127,10 @@ def attach_model(torch: Any, overrides: Overrides) -> None:
     if not values:
         return
     precision = values.get("precision")
-    if precision in _MATMUL:
-        torch.set_float32_matmul_precision(_MATMUL[precision])
+    if precision in MATMUL:
+        torch.set_float32_matmul_precision(MATMUL[precision])
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    change = _ModelChange(
-        torch,
-        torch.bfloat16 if precision == "bf16" else None,
-        is_channels_last=bool(values.get("channels_last")),
-        is_compiled=values.get("compile") not in (None, "off", False),
-    )
-
-    def apply(model: Any) -> None:
-        change.apply(model)
-        overrides.tell("model", values)
-
-    _Outermost(torch, apply)
+    _Outermost(torch, _ModelChange(torch, overrides).apply)
 
 
 class _Outermost:
@@ -158,8 +147,8 @@ class _Outermost:
     def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def called(module: Any, *args: Any, **kwargs: Any) -> Any:
-            is_trained = self._torch.is_grad_enabled() and module.training
-            if is_trained and not self._depth and id(module) not in self._seen:
+            is_new = not self._depth and id(module) not in self._seen
+            if is_new and module.training and self._torch.is_grad_enabled():
                 self._seen.add(id(module))
                 if any(one.requires_grad for one in module.parameters()):  # else it is a loss
                     attempt(self._found, module, "the model is left unchanged")
@@ -178,11 +167,12 @@ class _Outermost:
 
 
 class _ModelChange:
-    """Changes models: autocast to `dtype` as in Accelerate, channels-last memory format, compilation."""
+    """Changes models: autocast to bf16 as in Accelerate, channels-last memory format, compilation."""
 
-    def __init__(self, torch: Any, dtype: Any, *, is_channels_last: bool, is_compiled: bool) -> None:
-        self._torch, self._dtype = torch, dtype
-        self._is_channels_last, self._is_compiled = is_channels_last, is_compiled
+    def __init__(self, torch: Any, overrides: Overrides) -> None:
+        self._torch, self._overrides, self._values = torch, overrides, overrides.get("model")
+        self._dtype = torch.bfloat16 if self._values.get("precision") == "bf16" else None
+        self._is_channels_last = bool(self._values.get("channels_last"))
         self._kinds: set[type] = set()
 
     def apply(self, model: Any) -> None:
@@ -199,8 +189,9 @@ class _ModelChange:
             if kind not in self._kinds:
                 self._kinds.add(kind)
                 kind.forward = self._around(kind.forward)
-        if self._is_compiled:
+        if self._values.get("compile") not in (None, "off", False):
             model.compile()
+        self._overrides.tell("model", self._values)
 
     def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a `forward`, to convert inputs to the memory format, and outputs to float32."""

@@ -177,8 +177,16 @@ class Teller:
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:
-        """Notes that an optimizer has stepped, and ends the training's step if it counts."""
-        if not self._is_no_step(optimizer) and self.steps.stepped(optimizer):
+        """Notes that an optimizer has stepped, and ends the training's step if it counts.
+
+        Calls that are only captured, or made in a loader worker, are no steps. A fused optimizer skips a step
+        that overflowed. On a GPU that is not checked, since it would mean waiting.
+        """
+        overflow = getattr(optimizer, "found_inf", None)
+        is_skipped = overflow is not None and overflow.device.type == "cpu" and bool(overflow)
+        if autotune_figures.is_capturing() or self._worker_info() is not None or is_skipped:
+            return
+        if self.steps.stepped(optimizer):
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:
@@ -207,19 +215,6 @@ class Teller:
             print(f"autotune: {note}", file=sys.stderr)
         self._wire.tell_step(at_s, seen.samples, seen.tokens, figures)
         self._has_told = True
-
-    def _is_no_step(self, optimizer: Any) -> bool:
-        """Returns True if the call was only captured, was made in a loader worker, or skipped the update.
-
-        A fused optimizer skips a step that overflowed. On a GPU that is not checked, since it would mean
-        waiting.
-        """
-        overflow = getattr(optimizer, "found_inf", None)
-        return (
-            autotune_figures.is_capturing()
-            or self._worker_info() is not None
-            or (overflow is not None and overflow.device.type == "cpu" and bool(overflow))
-        )
 
     def around_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps torch's backward; a nested call, by activation checkpointing, is part of the outer one."""

@@ -16,7 +16,7 @@ import autotune_batches
 import autotune_wire
 from autotune_batches import SyncSchedule, Total
 from autotune_imports import After, replace
-from autotune_overrides import Overrides, replace_init
+from autotune_overrides import MATMUL, Overrides, replace_init
 from autotune_saves import Counts, record
 from autotune_wire import TRAINER_PRECISIONS
 
@@ -39,7 +39,6 @@ _OF_TRIAL = {
     "enable_jit_checkpoint": False,
 }
 _EVALUATED = {"eval_strategy": "steps", "eval_steps": 10**9}  # the callback evaluates when it is due
-_UNMIXED = {"fp32": "highest", "tf32": "high"}  # torch's names for the precision of matrix products
 _STEPS, _STEPS_OF_LAUNCHER = "gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"
 _STATE = "trainer_state.json"  # written last in a checkpoint
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -52,7 +51,14 @@ def attach(after: After, overrides: Overrides, wire: autotune_wire.Wire, total: 
     is_heard = autotune_wire.SOCKET in os.environ
     every = overrides.get(autotune_wire.IN_TRIAL).get("evaluate_every") if is_heard else None
     arguments = functools.partial(_make_arguments, overrides, every, is_heard)
-    model = functools.partial(_make_model, overrides)
+
+    def model(init: Any, self: Any, /, config: Any, *args: Any, **kwargs: Any) -> None:
+        """Sets the attention implementation before the model is built, so that the model rejects bad ones."""
+        values = overrides.get("model")
+        if "attn_implementation" in values:
+            config._attn_implementation = values["attn_implementation"]
+        init(self, config, *args, **kwargs)
+        overrides.tell("model", {"attn_implementation"} & values.keys())
 
     def accelerators(module: Any) -> None:
         if overrides.get("accelerator"):
@@ -118,23 +124,12 @@ def _precision(name: str) -> dict[str, Any]:
     return {**TRAINER_PRECISIONS[name], **({"use_cpu": True} if is_on_cpu else {})}
 
 
-def _make_model(
-    overrides: Overrides, init: Any, self: Any, /, config: Any, *args: Any, **kwargs: Any
-) -> None:
-    """Sets the attention implementation before the model is built, so that the model rejects bad ones."""
-    values = overrides.get("model")
-    if "attn_implementation" in values:
-        config._attn_implementation = values["attn_implementation"]
-    init(self, config, *args, **kwargs)
-    overrides.tell("model", [name for name in values if name == "attn_implementation"])
-
-
 def _translated(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Translates the search's arguments `known` for Accelerate, which has no names for fp32 and tf32."""
     values, plugin = dict(known), given.get("gradient_accumulation_plugin")
     precision, steps = values.get("mixed_precision"), values.get(_STEPS)
-    if precision in _UNMIXED:
-        sys.modules["torch"].set_float32_matmul_precision(_UNMIXED[precision])
+    if precision in MATMUL:
+        sys.modules["torch"].set_float32_matmul_precision(MATMUL[precision])
         values["mixed_precision"] = "no"
     if steps is not None and plugin is not None:
         plugin.num_steps, values[_STEPS] = steps, 1  # only 1 is allowed beside a plugin
@@ -157,6 +152,7 @@ def _log(
 
 def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
     """Wraps the Trainer; `every`: samples or tokens between evaluations, None: as in the script."""
+    depth, has_begun = 0, False
     watch = type("AutotuneCallback", (_TrainerWatch, module.TrainerCallback), {})
 
     def build(init: Any, self: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -165,23 +161,31 @@ def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: 
         autotune_batches.pads_with(getattr(getattr(maker, "tokenizer", maker), "pad_token_id", None))
         self.add_callback(watch(self, wire, total, every))
 
+    def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates and reports the result, unless called within an evaluation on several data sets."""
+        nonlocal depth
+        depth += 1
+        try:
+            metrics = original(self, *args, **kwargs)
+        finally:
+            depth -= 1
+        if not depth:
+            _tell(wire, self.state, metrics)
+        return metrics
+
+    def train(original: Any, self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Resumes the first training from the trial's checkpoint, if any, else as the script says."""
+        nonlocal has_begun
+        own, begin = self.args.output_dir, resume_from_checkpoint
+        if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
+            begin = None  # a checkpoint that may be incomplete
+        newest = None if has_begun else _newest(own)
+        has_begun = True
+        return original(self, newest or begin, *args, **kwargs)
+
     replace(module.Trainer, "__init__", build)
-    replace(module.Trainer, "evaluate", functools.partial(_evaluate, wire, []))
-    replace(module.Trainer, "train", functools.partial(_train, []))
-
-
-def _evaluate(
-    wire: autotune_wire.Wire, depth: list[None], evaluate: Any, self: Any, *args: Any, **kwargs: Any
-) -> Any:
-    """Evaluates and reports the result, unless called within an evaluation on several data sets."""
-    depth.append(None)
-    try:
-        metrics = evaluate(self, *args, **kwargs)
-    finally:
-        depth.pop()
-    if not depth:
-        _tell(wire, self.state, metrics)
-    return metrics
+    replace(module.Trainer, "evaluate", evaluate)
+    replace(module.Trainer, "train", train)
 
 
 def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> None:
@@ -189,18 +193,6 @@ def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> N
     scalars = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
     if state.global_step and not autotune_wire.rank():
         wire.tell({"record": scalars})
-
-
-def _train(
-    begun: list[None], train: Any, self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any
-) -> Any:
-    """Resumes the first training from the trial's checkpoint, if any, else as the script says."""
-    own, begin = self.args.output_dir, resume_from_checkpoint
-    if begin is True or (isinstance(begin, str) and os.path.dirname(begin) == own):  # noqa: PTH120
-        begin = None  # a checkpoint that may be incomplete
-    newest = None if begun else _newest(own)
-    begun.append(None)
-    return train(self, newest or begin, *args, **kwargs)
 
 
 def _newest(directory: str) -> str | None:
@@ -258,7 +250,7 @@ class _TrainerWatch:
         if not self._every:
             return 0
         if self._is_alone:
-            return self._total.seen // self._every
+            return int(self._total.seen) // self._every
         if not self._schedule.is_due(step):
             return self._evaluated
         torch = sys.modules["torch"]

@@ -19,7 +19,7 @@ from autotune.cli import train as command
 from autotune.cli.options import Trained
 from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise
+from autotune.training import events, whole
 from autotune.training.events import Kind
 from autotune.training.whole import verdict
 from autotune.trials import child
@@ -50,7 +50,7 @@ def _workload(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(supervise, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
+    monkeypatch.setattr(whole, "_FIRST_WAIT_S", 0.1)  # the faults of tests pass at once
 
 
 _begun = []

@@ -7,7 +7,7 @@ import pytest
 from autotune.core.measurement import Measurement, Throughput
 from autotune.core.trial import Outcome, Status
 from autotune.training import messages
-from autotune.training.standing import TrainingStatus
+from autotune.training.watch import TrainingStatus
 
 from .test_plan import PLAN
 

@@ -9,7 +9,7 @@ from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.judging.measurement.trends import Point
 from autotune.training import screen as screens
 from autotune.training.screen import TrainingScreen
-from autotune.training.standing import TrainingStatus
+from autotune.training.watch import TrainingStatus
 from autotune.trials.progress import Phase
 from tests.autotune.terminal import Tty
 from tests.faults.killing import wait_for

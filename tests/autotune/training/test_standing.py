@@ -6,8 +6,7 @@ import pytest
 
 from autotune.core.measurement import Measurement, Metric
 from autotune.judging.measurement.trends import Point
-from autotune.training.standing import TrainingStatus
-from autotune.training.watch import Watch
+from autotune.training.watch import TrainingStatus, Watch
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 

@@ -6,11 +6,15 @@ import pytest
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status
-from autotune.training import supervise
-from autotune.training.supervise import decide
+from autotune.storage.trial_dir import TrainingDir
+from autotune.training import whole
+from autotune.training.whole import Whole, decide
 from autotune.trials import attempt, failures
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
+
+from .test_plan import PLAN
+from .test_whole import TRAINING
 
 KILLED = failures.lost_attempt("killed by SIGKILL")
 PASSING = failures.from_exception(RuntimeError("CUDA error: unspecified launch failure"))
@@ -20,7 +24,7 @@ PLANNED = {"micro_batch_size": 8, "accumulation_steps": 1}
 
 
 @pytest.fixture
-def run(monkeypatch):
+def run(monkeypatch, tmp_path):
     """Runs attempts with these outcomes; returns the final one, the reports, and the decisions to resume."""
 
     def call(*outcomes, samples=(100,) * 20, retries=3, is_stopping=lambda heard, gone_on: False):
@@ -33,15 +37,11 @@ def run(monkeypatch):
             yield TrialReport(0, Phase.TRAINING, 1.0, shown, outcome=end)
 
         monkeypatch.setattr(attempt, "reports", reports)
-        monkeypatch.setattr(supervise, "_sleep", lambda *_: None)
-        last = supervise.run(
-            lambda changes: SimpleNamespace(settings=PLANNED | changes),
-            server=None,
-            retries=retries,
-            hear=heard.append,
-            going_on=lambda _, how: gone_on.append(how),
-            is_stopping=lambda: is_stopping(heard, gone_on),
-        )
+        monkeypatch.setattr(whole, "_sleep", lambda *_: None)
+        training = Whole(TRAINING, PLAN, TrainingDir(tmp_path), screen=None, follow=None)
+        training._order = lambda changes: SimpleNamespace(settings=PLANNED | changes)
+        training._hear, training._note_resumption = heard.append, lambda _, how: gone_on.append(how)
+        last = training._attempts(retries, lambda: is_stopping(heard, gone_on))
         return last.outcome, heard, gone_on
 
     return call

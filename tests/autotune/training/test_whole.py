@@ -10,11 +10,10 @@ from rich.console import Console
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
 from autotune.storage.trial_dir import TrainingDir
-from autotune.training import events, supervise
+from autotune.training import events
 from autotune.training.events import Kind
 from autotune.training.screen import TrainingScreen
-from autotune.training.supervise import GoOn
-from autotune.training.whole import Whole
+from autotune.training.whole import GoOn, Whole
 from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 from tests.faults.sessions import fill, small_disk
@@ -38,16 +37,16 @@ def train(tmp_path, monkeypatch):
     """Trains with attempts that give these reports; returns the last report, the events and the output."""
 
     def call(*attempts, last=END, training=TRAINING):
-        def run(order_with, *_, hear, going_on, **__):
+        def run(whole, *_):
             for number, attempt in enumerate(attempts):
                 if number:
-                    going_on(last, HALVED)
-                order_with(HALVED.changes if number else {})
+                    whole._note_resumption(last, HALVED)
+                whole._order(HALVED.changes if number else {})
                 for report in attempt:
-                    hear(report)
+                    whole._hear(report)
             return last
 
-        monkeypatch.setattr(supervise, "run", run)
+        monkeypatch.setattr(Whole, "_attempts", run)
         place, said = TrainingDir(tmp_path), []
         shows = TrainingScreen(Console(force_terminal=False))
         shows.say = said.append
