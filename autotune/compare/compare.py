@@ -229,9 +229,7 @@ class Comparison:
         except EvaluationError as error:
             self._say(f"{job.name}: could not be scored, {error}; run the same command to try again")
             return model
-        per_s = evaluated["reports_per_s"]
-        speed = "" if per_s is None else f", {per_s:.1f} per second"
-        self._say(f"{job.name}: the reports are written{speed}")
+        self._say(f"{job.name}: the reports are written")
         return replace(model, **evaluated)
 
     def _is_whole(self, model: Model) -> bool:

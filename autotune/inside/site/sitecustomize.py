@@ -19,16 +19,15 @@ def _run_the_environments_own() -> None:
         spec.loader.exec_module(module)
 
 
-_ARMED_BY = {
-    "autotune_view": ("AUTOTUNE_VIEW",),
-    "autotune_seed": ("AUTOTUNE_SEED",),
-    "autotune_probe": ("AUTOTUNE_PROBE",),
-    "autotune_step_hook": ("AUTOTUNE_SOCKET", "AUTOTUNE_OVERRIDES"),
-}
-
-
 def _arm() -> None:
-    names = [name for name, variables in _ARMED_BY.items() if any(one in os.environ for one in variables)]
+    armed_by = {
+        "AUTOTUNE_VIEW": "autotune_view",
+        "AUTOTUNE_SEED": "autotune_seed",
+        "AUTOTUNE_PROBE": "autotune_probe",
+        "AUTOTUNE_SOCKET": "autotune_step_hook",
+        "AUTOTUNE_OVERRIDES": "autotune_step_hook",
+    }
+    names = dict.fromkeys(name for variable, name in armed_by.items() if variable in os.environ)
     if names:
         from autotune_imports import After  # noqa: PLC0415 - other interpreters need none of it
 
