@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -44,9 +43,7 @@ def _print(forecast: MemoryForecast) -> None:
     console.print(f"trial {forecast.trial}: {view.knobs(forecast.config)}", markup=False, highlight=False)
     grid = Table(box=None, padding=(0, 1, 0, 0), header_style="")
     for place, name in enumerate(table.head):
-        is_numeric, word = place in table.numeric, max(map(len, name.split()))
-        justify: Literal["right", "left"] = "right" if is_numeric else "left"
-        grid.add_column(name, justify=justify, min_width=word, no_wrap=not is_numeric)
+        grid.add_column(name, justify="right" if place in table.numeric else "left")
     for row in table.rows:
         grid.add_row(*map(printable, row))
     console.print(grid)
