@@ -46,7 +46,7 @@ def search(asked: SearchRequest) -> int:
     found = here.hardware
     options = _options(asked, here)
     overrides = _overrides(asked)
-    option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
+    option_values.require_options(overrides)
     given = given_space(asked, found)
     space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
@@ -185,7 +185,7 @@ def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
         "objective": {
             "keep": asked.keep,
             "within": asked.within,
-            "select": option_values.select(asked.promise, asked.select),
+            "select": asked.select,
             "target": asked.target,
         },
         "limits": {"memory_fraction": asked.memory_fraction},

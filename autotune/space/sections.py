@@ -40,7 +40,6 @@ class Limits(SpacePart):
 
 
 Select = Literal["same-quality", "same-training", "pareto"]
-PROMISES: tuple[Select, ...] = ("same-quality", "same-training")
 
 _KEEP, _KEEP_OF_LOSS = 0.95, 0.99
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
