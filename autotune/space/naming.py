@@ -12,7 +12,8 @@ from typing import Any
 from autotune.core.errors import did_you_mean
 from autotune.core.settings import Setting
 
-_STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]{}]+)|\[(?P<index>\d+)\]|(?P<empty>\[\]|\{\})$")
+_PATH = re.compile(r"[^.\[\]{}]+(\.[^.\[\]{}]+|\[\d+\])*")
+_STEP = re.compile(r"([^.\[\]{}]+)|\[(\d+)\]")
 _EMPTY: Mapping[str, type] = {"[]": list, "{}": dict}
 _MOST = 10_000
 
@@ -114,16 +115,17 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Inverts `flatten`; raises ValueError if paths conflict."""
     root: dict[str | int, Any] = {}
     for path, value in flat.items():
-        *above, (last, empty) = _steps(path)
+        empty = _EMPTY.get(path[-2:])
+        *above, last = _steps(path[:-2] if empty else path)
         inside = root
-        for step, _ in above:
+        for step in above:
             inside = inside.setdefault(step, {})
             if not isinstance(inside, dict):
                 rule = f"{step} is a setting itself, and has no settings below it"
                 raise ValueError(f"{path}: {rule}")  # noqa: TRY004 - pydantic collects ValueErrors
         if last in inside:
             raise ValueError(f"{path}: given twice")
-        inside[last] = _EMPTY[empty]() if empty else _Leaf(value)
+        inside[last] = _Leaf(empty() if empty else value)
     return {str(key): _built(value, str(key)) for key, value in root.items()}
 
 
@@ -134,28 +136,16 @@ class _Leaf:
     value: Any
 
 
-def _steps(path: str) -> list[tuple[str | int, str]]:
-    """Returns the names and indices of a path, each with a suffix: `[]` or `{}` of an empty leaf, else ""."""
-    steps: list[tuple[str | int, str]] = []
-    end = 0
-    for match in _STEP.finditer(path):
-        if match.start() != end:
-            break
-        end = match.end()
-        if match["empty"] and steps:
-            steps[-1] = (steps[-1][0], match["empty"])
-        else:
-            steps.append((match["name"] if match["index"] is None else int(match["index"]), ""))
-    if end != len(path) or not steps or not isinstance(steps[0][0], str):
+def _steps(path: str) -> list[str | int]:
+    """Returns the names and indices of a path."""
+    if _PATH.fullmatch(path) is None:
         raise ValueError(f"{path!r}: not a path such as optim.lr or betas[0]")
-    return steps
+    return [int(index) if index else name for name, index in _STEP.findall(path)]
 
 
 def _built(value: Any, path: str) -> Any:
     if isinstance(value, _Leaf):
         return value.value
-    if not isinstance(value, dict) or not value:
-        return value
     if not any(isinstance(key, int) for key in value):
         return {key: _built(inner, f"{path}.{key}") for key, inner in value.items()}
     if set(value) != set(range(len(value))):

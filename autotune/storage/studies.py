@@ -102,10 +102,7 @@ def begin(
 
 
 def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[RejectedSuggestion]) -> int:
-    """Adds a trial to the study, which gives it the next number.
-
-    A study's own methods read all its trials first, which takes several times as long as to write one.
-    """
+    """Adds a trial; a study's own methods read all its trials first, which takes several times as long."""
     attributes: dict[str, Any] = {
         study_file.CONFIG: dict(trial.config),
         study_file.REPEAT: asdict(trial.repeat) if trial.repeat else None,
@@ -119,11 +116,9 @@ def _add(study: optuna.Study, space: Space, trial: Trial, passed: Sequence[Rejec
 
 
 def _running_trial(config: Config, space: Space, attributes: dict[str, Any]) -> FrozenTrial:
+    drawn_from = {name: _distribution(knob, space) for name, knob in space.knobs.items()}
     return create_trial(
-        state=TrialState.RUNNING,
-        params=dict(config),
-        distributions={name: _distribution(knob, space) for name, knob in space.knobs.items()},
-        user_attrs=attributes,
+        state=TrialState.RUNNING, params=dict(config), distributions=drawn_from, user_attrs=attributes
     )
 
 
@@ -157,21 +152,16 @@ def _distribution(knob: Knob, space: Space) -> BaseDistribution:
     if isinstance(knob, KeptBatch):
         return IntDistribution(1, space.effective_batch_size({}))
     if isinstance(knob, ScaledLearningRate):
-        return FloatDistribution(*_learning_rates(knob, space), log=True)
+        multipliers = sorted(float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds)
+        low, high = (
+            space.learning_rate({n: space.whole_values(n)[end] for n in EFFECTIVE_BATCH}, multipliers[end])
+            for end in (0, -1)
+        )
+        return FloatDistribution(low * (1 - _ROUNDING), high * (1 + _ROUNDING), log=True)
     if knob.exponents:
         lowest, highest = knob.exponents
         return IntDistribution(2**lowest, 2**highest, log=True)
     return distributions.distribution(knob)
-
-
-def _learning_rates(knob: ScaledLearningRate, space: Space) -> tuple[float, float]:
-    """Returns the lowest and highest learning rate of all configurations, widened by their rounding."""
-    multipliers = sorted(float(value or 0) for value in knob.multiplier.choice or knob.multiplier.bounds)
-    low, high = (
-        space.learning_rate({n: space.whole_values(n)[end] for n in EFFECTIVE_BATCH}, multipliers[end])
-        for end in (0, -1)
-    )
-    return low * (1 - _ROUNDING), high * (1 + _ROUNDING)
 
 
 def mark_shared(study: optuna.Study, number: int) -> None:

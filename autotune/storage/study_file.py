@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -32,6 +32,7 @@ _ATTRIBUTES = "SELECT key, value_json FROM study_user_attributes WHERE study_id 
 _TRIALS = """SELECT number, key, value_json FROM trials LEFT JOIN trial_user_attributes USING (trial_id)
              WHERE study_id = ? ORDER BY number"""
 
+_T = TypeVar("_T")
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -54,6 +55,13 @@ _PLAN, _TRIAL = TypeAdapter(SearchPlan), TypeAdapter(Trial)
 _PASSED_OVER = TypeAdapter(list[RejectedSuggestion])
 
 
+def _validated(kind: TypeAdapter[_T], value: object, problem: str) -> _T:
+    try:
+        return kind.validate_python(value)
+    except ValueError:
+        raise DamagedError(problem) from None
+
+
 @dataclass(frozen=True)
 class StudyEntry:
     number: int
@@ -66,10 +74,7 @@ class StudyEntry:
         if CONFIG not in values:
             return None
         fields = {"measurement": {"shared": values.get(SHARED, False)}, **values, "number": self.number}
-        try:
-            trial = _TRIAL.validate_python(fields)
-        except ValueError:
-            raise DamagedError(f"trial {self.number} is not readable") from None
+        trial = _validated(_TRIAL, fields, f"trial {self.number} is not readable")
         if not math.isfinite(trial.seconds):
             raise DamagedError(f"trial {self.number} is not readable: its seconds are no number")
         for name in _COUNTS & trial.config.keys():
@@ -80,10 +85,9 @@ class StudyEntry:
     @property
     def passed_over(self) -> list[RejectedSuggestion]:
         """The suggestions rejected before the trial began; raises DamagedError if they are unreadable."""
-        try:
-            return _PASSED_OVER.validate_python(self.user_attrs.get(PASSED_OVER, ()))
-        except ValueError:
-            raise DamagedError(f"trial {self.number}: its rejections are not readable") from None
+        passed = self.user_attrs.get(PASSED_OVER, ())
+        problem = f"trial {self.number}: what was passed over before it is not readable"
+        return _validated(_PASSED_OVER, passed, problem)
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,7 @@ class StudyFile:
         """The plan of the search, None before it has one."""
         if PLAN not in self.user_attrs:
             return None
-        try:
-            return _PLAN.validate_python(self.user_attrs[PLAN])
-        except ValueError:
-            raise DamagedError("its plan is not one that this version reads") from None
+        return _validated(_PLAN, self.user_attrs[PLAN], "its plan is not one that this version reads")
 
     @cached_property
     def trials(self) -> list[Trial]:
