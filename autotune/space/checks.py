@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from autotune.core import units
-from autotune.core.errors import did_you_mean
 from autotune.core.settings import (
     ACCUMULATION,
     COMMON,
@@ -98,8 +97,7 @@ def _step_count_mistakes(space: Space) -> Iterator[str]:
         for name in names:
             path, value = space.naming.path(name), space.baseline.get(name)
             if name not in space.baseline:
-                paths = [space.naming.path(setting) for setting in space.baseline]
-                yield f"{where}: the baseline has no setting {path!r}{did_you_mean(path, paths)}"
+                yield f"{where}: {space.naming.no_setting(path, space.baseline)}"
             elif name in space.knobs and where != "evaluate_every":
                 yield f"{where}: {path} is a knob, and cannot follow the effective batch as well"
             elif not isinstance(value, int) or isinstance(value, bool):

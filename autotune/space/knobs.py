@@ -71,19 +71,17 @@ class Distribution(SpacePart):
         given = self.model_fields_set - {"moves"}
         if len(given) != 1:
             raise ValueError(f"exactly one of choice, uniform, loguniform, randint, got {sorted(given)}")
-        if not self.choice and not self.bounds[0] < self.bounds[1]:
-            raise ValueError(
-                f"the lower bound must be below the upper one, got {units.quote(list(self.bounds))}"
-            )
-        if self.loguniform and self.loguniform[0] < 1 / _LARGEST:
-            raise ValueError(
-                f"loguniform needs bounds above 0, from {1 / _LARGEST:g}, got {list(self.loguniform)}"
-            )
+        low, high = self.bounds
+        least, most = 1 / _LARGEST, LARGEST_INT if self.randint else _LARGEST
+        shown = units.quote(list(self.choice or self.bounds))
+        if not self.choice and not low < high:
+            raise ValueError(f"the lower bound must be below the upper one, got {shown}")
+        if self.loguniform and low < least:
+            raise ValueError(f"loguniform needs bounds above 0, from {least:g}, got {shown}")
         if self.choice and len({(type(v), v) for v in self.choice}) != len(self.choice):
-            raise ValueError(f"the values of a choice must differ, got {units.quote(list(self.choice))}")
-        most = LARGEST_INT if self.randint else _LARGEST
-        if max(map(abs, self.bounds)) > most:
-            raise ValueError(f"bounds between {-most:g} and {most:g}, got {units.quote(list(self.bounds))}")
+            raise ValueError(f"the values of a choice must differ, got {shown}")
+        if max(-low, high) > most:
+            raise ValueError(f"bounds between {-most:g} and {most:g}, got {shown}")
         return self
 
     @property

@@ -60,6 +60,10 @@ class Naming:
         words = {name: self.values.get(name, {}).get(text_of(value), value) for name, value in flat.items()}
         return nest({self.path(name): value for name, value in words.items()})
 
+    def no_setting(self, path: str, baseline: Mapping[str, Any]) -> str:
+        """Returns the mistake that the `baseline` has no setting at `path`."""
+        return f"the baseline has no setting {path!r}{did_you_mean(path, [*map(self.path, baseline)])}"
+
     def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
         """Yields mistakes in roles and words, such as a role of a setting that the `baseline` lacks."""
         for role, path in self.roles.items():
@@ -68,8 +72,7 @@ class Naming:
             elif (first := self.name(path)) != role:
                 yield f"roles.{role}: {path} is the {first} already, and a setting has one role"
             elif role not in baseline:
-                paths = [self.path(name) for name in baseline]
-                yield f"roles.{role}: the baseline has no setting {path!r}{did_you_mean(path, paths)}"
+                yield f"roles.{role}: {self.no_setting(path, baseline)}"
         for name in self.values:
             if name not in baseline:
                 yield f"values: the baseline has no setting {name!r}{did_you_mean(name, list(baseline))}"

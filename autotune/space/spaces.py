@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -19,28 +19,16 @@ from autotune.workloads import registry
 class _Loader(yaml.SafeLoader):
     """Accepts only JSON-like values: no other can be a setting."""
 
-
-def _refuse(loader: _Loader, node: yaml.Node) -> NoReturn:
-    del loader
-    kind = node.tag.rpartition(":")[2]
-    rule = "a value is text, a number, true, false, null, a list or a mapping"
-    raise yaml.constructor.ConstructorError(
-        problem=f"{rule}, got !!{kind}, which quotes turn into text,", problem_mark=node.start_mark
-    )
-
-
-def _text(loader: _Loader, node: yaml.Node) -> str:
-    text = loader.construct_yaml_str(node)
-    if "\0" in text:
-        raise yaml.constructor.ConstructorError(
-            problem="text may not hold the character NUL,", problem_mark=node.start_mark
-        )
-    return text
-
-
-_Loader.add_constructor("tag:yaml.org,2002:str", _text)
-for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse)
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        kind, problem = node.tag.rpartition(":")[2], ""
+        if kind in {"binary", "omap", "pairs", "set", "timestamp"}:
+            rule = "a value is text, a number, true, false, null, a list or a mapping"
+            problem = f"{rule}, got !!{kind}, which quotes turn into text,"
+        elif kind == "str" and "\0" in node.value:
+            problem = "text may not hold the character NUL,"
+        if problem:
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+        return super().construct_object(node, deep)
 
 
 def parse_mapping(text: str, what: str) -> dict[str, Any]:
