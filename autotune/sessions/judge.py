@@ -100,8 +100,8 @@ class _Comparison:
     """Trains both sides in turns, with a seed for each pair, and records every training in the session."""
 
     def __init__(self, root: Path, lines: tuple[list[str], list[str]], asked: JudgeRequest) -> None:
-        self._asked, self._root, self._begun_s = asked, root, time.monotonic()
-        self._time_s = option_values.duration_s("--time", asked.time) or math.inf
+        self._asked, self._root = asked, root
+        self._end_s = time.monotonic() + (option_values.duration_s("--time", asked.time) or math.inf)
         work = root / "work"
         work.mkdir(exist_ok=True)
         self._probers = {
@@ -155,7 +155,7 @@ class _Comparison:
         return self._verdict()
 
     def _left_s(self) -> float:
-        return self._time_s - (time.monotonic() - self._begun_s)
+        return self._end_s - time.monotonic()
 
     def _train(self, side: str, pair: int) -> bool:
         """Runs one training and records its time and scores; returns False if the time was up before its end.
@@ -215,9 +215,8 @@ class _Comparison:
         if not count:
             return [f"Not confirmed: {verdict.why_not}."]
         name = self._goal.quality
-        ours, theirs = (
-            units.format_seconds(statistics.fmean(run.seconds for run in side)) for side in (after, before)
-        )
+        means_s = [statistics.fmean(run.seconds for run in side) for side in (after, before)]
+        ours, theirs = map(units.format_seconds, means_s)
         final, other = (words.score(estimates.mean([run.final for run in side])) for side in (after, before))
         interval = words.factor.interval(verdict.factor)
         sure = f" ({interval})" if interval else ""
