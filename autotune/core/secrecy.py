@@ -67,21 +67,19 @@ def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
 
 def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yields the path and value of every leaf and of every argument in a text; a YAML alias only once."""
-    if not isinstance(values, Mapping | list | tuple):
-        yield name, values
-        yield from _arguments(name, _text(values))
-    elif id(values) not in seen:
+    if id(values) in seen:
+        return
+    text = ""
+    if isinstance(values, Mapping | list | tuple):
         seen.add(id(values))
         items = values.items() if isinstance(values, Mapping) else [("", value) for value in values]
-        if not isinstance(values, Mapping):
-            yield from _arguments(
-                name, " ".join(_text(v) for v in values if not isinstance(v, Mapping | list | tuple))
-            )
         for key, value in items:
             yield from _settings(value, f"{name}.{_text(key)}" if key != "" else name, seen)
-
-
-def _arguments(name: str, text: str) -> Iterator[tuple[str, str]]:
+        if not isinstance(values, Mapping):
+            text = " ".join(_text(v) for v in values if not isinstance(v, Mapping | list | tuple))
+    else:
+        yield name, values
+        text = _text(values)
     for match in _ARGUMENT.finditer(text):
         yield f"{name}.{match['flag'] or match['name']}", match["value"].strip("\"'")
 

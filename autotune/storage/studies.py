@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.core.measurement import turned
 from autotune.core.settings import EFFECTIVE_BATCH, Config
-from autotune.core.trial import RejectedSuggestion, Repeat, Status, Trial
+from autotune.core.trial import RejectedSuggestion, Repeat, Trial
 from autotune.judging.decisions import objective
 from autotune.space import distributions
 from autotune.space.knobs import KeptBatch, Knob, PlannedLength, ScaledLearningRate
@@ -182,27 +182,25 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
         storage.set_trial_user_attr(trial_id, "measurement", asdict(trial.measurement))
         storage.set_trial_user_attr(trial_id, "seconds", trial.seconds)
         storage.set_trial_user_attr(trial_id, "outcome", asdict(trial.outcome))
-        _tell(study, trial_id, trial, memory_fraction)
+        values = (trial.samples_per_s, trial.quality)
+        if trial.completed and all(v is not None and math.isfinite(v) for v in values):
+            share = objective.memory_share(trial.measurement)
+            _constrain(study, trial_id, "memory", -1.0 if share is None else share - memory_fraction)
+            minimize = (
+                study.directions[1] is StudyDirection.MINIMIZE
+            )  # it has the user's sign, for dashboards
+            figures = [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)]
+            storage.set_trial_state_values(trial_id, TrialState.COMPLETE, figures)
+        elif trial.stopped:
+            storage.set_trial_state_values(trial_id, TrialState.PRUNED)
+        else:
+            _constrain(study, trial_id, str(trial.outcome), 1.0)
+            storage.set_trial_state_values(trial_id, TrialState.COMPLETE, _WORST)
 
 
 def _id(study: optuna.Study, number: int) -> int:
     """Returns Optuna's key of a trial, as it has no public way to write to one that was added."""
     return study._storage.get_trial_id_from_study_id_trial_number(study._study_id, number)
-
-
-def _tell(study: optuna.Study, trial_id: int, trial: Trial, memory_fraction: float) -> None:
-    end, values = study._storage.set_trial_state_values, (trial.samples_per_s, trial.quality)
-    minimize = study.directions[1] is StudyDirection.MINIMIZE  # the study has the user's sign, for dashboards
-    if trial.completed and all(v is not None and math.isfinite(v) for v in values):
-        share = objective.memory_share(trial.measurement)
-        _constrain(study, trial_id, "memory", -1.0 if share is None else share - memory_fraction)
-        figures = [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)]
-        end(trial_id, TrialState.COMPLETE, figures)
-    elif trial.outcome and trial.outcome.status is Status.STOPPED:
-        end(trial_id, TrialState.PRUNED)
-    else:
-        _constrain(study, trial_id, str(trial.outcome), 1.0)
-        end(trial_id, TrialState.COMPLETE, _WORST)
 
 
 def _constrain(study: optuna.Study, trial_id: int, name: str, violation: float) -> None:
