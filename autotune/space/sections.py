@@ -107,16 +107,10 @@ class Objective(SpacePart):
             values = {"quality" if name == "maximize" else name: value for name, value in values.items()}
         given = {name: value for name, value in values.items() if value is not None}
         name = given.get("minimize")
-        if name is not None and "quality" in given and given["quality"] != name:
-            raise ValueError(
-                f"one of quality and minimize, got quality {units.quote(given['quality'])} "
-                f"and minimize {units.quote(name)}"
-            )
-        if "within" in given and "keep" in given:
-            raise ValueError(
-                f"one of keep and within, got keep {units.quote(given['keep'])} "
-                f"and within {units.quote(given['within'])}"
-            )
+        for one, other in (("quality", "minimize"), ("keep", "within")):
+            if {one, other} <= given.keys() and (one == "keep" or given[one] != given[other]):
+                got, and_got = units.quote(given[one]), units.quote(given[other])
+                raise ValueError(f"one of {one} and {other}, got {one} {got} and {other} {and_got}")
         named = {"quality": name} if isinstance(name, str) else {}
         usual = _KEEP if name is None else _KEEP_OF_LOSS
         return values | named | {"keep": None if "within" in given else given.get("keep", usual)}
