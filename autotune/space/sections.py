@@ -39,8 +39,6 @@ class Limits(SpacePart):
         return value
 
 
-Select = Literal["same-quality", "same-training", "pareto"]
-
 _KEEP, _KEEP_OF_LOSS = 0.95, 0.99
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
@@ -80,7 +78,7 @@ class Objective(SpacePart):
         description="how much worse than the baseline's a winner's quality may be, in its own units; "
         "instead of `keep`",
     )
-    select: Select = Field(
+    select: Literal["same-quality", "same-training", "pareto"] = Field(
         "same-quality",
         description="what wins: the shortest training that ends with the baseline's quality (same-quality), "
         "the fastest that trains as the baseline does (same-training), or all best trade-offs between speed "
