@@ -12,10 +12,9 @@ from autotune.judging.accounts import overhead
 from autotune.judging.decisions import confirm, objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import trends
-from autotune.space import configurations
 from autotune.storage.records import is_score
 
-_WORTH_TELLING, _WORTH_CHANGING = 0.01, 0.05  # shares of a training
+_WORTH_TELLING = 0.01  # share of a training
 
 
 def cautions(history: History) -> list[str]:
@@ -136,20 +135,7 @@ def spending(history: History) -> list[str]:
         theirs = overhead.time_spent(history.trial(0), history) if trial.number else None
         baseline = theirs.evaluations if theirs else None
         compared = "" if baseline is None else f", {baseline:.0%} of the baseline's"
-        lines.append(f"Evaluation is about {share:.0%} of {whose}{compared}{_saving(share, trial, history)}.")
+        lines.append(f"Evaluation is about {share:.0%} of {whose}{compared}.")
     if ours.pauses >= _WORTH_TELLING:
         lines.append(f"Regular pauses, such as for checkpoints, are about {ours.pauses:.0%} of {whose}.")
     return lines
-
-
-def _saving(share: float, trial: Trial, history: History) -> str:
-    """Returns how much half as many evaluations would save; empty if that is little, or a knob sets them."""
-    space = history.space
-    if share < _WORTH_CHANGING or space.interval_setting in space.knobs:
-        return ""
-    half, interval = f"{share / 2:.0%}", configurations.evaluation_interval(space, trial.config)
-    # A share of an epoch cannot exceed 1.
-    if interval is None or (isinstance(interval[1], float) and 2 * interval[1] > 1):
-        return f"; half as many would save about {half}"
-    name, value = interval
-    return f"; {name} {2 * value} instead of {value} would save about {half}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autotune.core.measurement import Evaluation, Measurement
 from autotune.core.settings import Config
-from autotune.core.trial import StoppedFor, Trial, TrialKind
+from autotune.core.trial import StoppedFor, Trial
 from autotune.display import view, words
 from autotune.judging.accounts import costs, reasons
 from autotune.judging.decisions import objective, quality
@@ -64,7 +64,6 @@ class TrialRow(TrialFigures):
     keeps_quality: bool | None  # None if unknown
     on_front: bool
     seconds: float  # by the search's clock
-    saved_s: float  # estimated, by stopping it early
     shared: bool  # other trials ran alongside it
     disturbed: bool  # other programs did
     throttled: bool
@@ -92,9 +91,6 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
     if trial.repeat:
         throughput, reached, memory = run.throughput, objective.final_quality(trial, space), m
     score = quality.in_users_sign(reached, space.objective)
-    saved_s = 0.0
-    if trial.stopped and trial.kind is TrialKind.SEARCHED and m.samples:  # the rest, at the same pace
-        saved_s = max(0.0, trial.seconds / m.samples * space.budget.samples_per_trial - trial.seconds)
     return TrialRow(
         number=trial.number,
         kind="winner" if trial.number == winner and trial.number else view.kind(trial),
@@ -115,7 +111,6 @@ def row(trial: Trial, history: History, winner: int | None = None, *, is_on_fron
         memory_share=objective.memory_share(memory),
         samples=m.samples,
         seconds=trial.seconds,
-        saved_s=saved_s,
         shared=m.shared,
         disturbed=m.disturbed,
         throttled=m.throttled,

@@ -7,8 +7,8 @@ from typing import Any
 
 from autotune.compare import results, verdict
 from autotune.compare.results import ComparisonResults, Runs
-from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config, settings_key
-from autotune.core.trial import RejectedFor, RejectedSuggestion
+from autotune.core.settings import MICRO_BATCH, PRECISION, SEED, Config
+from autotune.core.trial import RejectedSuggestion
 from autotune.display import advice, rows, words
 from autotune.display.snapshot import ENDED, INTERRUPTED, RUNNING
 from autotune.judging.accounts import memory_forecast
@@ -82,7 +82,7 @@ def report(facts: SessionFacts) -> SessionReport:
         which_precision=verdict.verdict(models, facts.compared.goal, noise),
         compared=tuple(_compared(label, models, goal) for label in models),
         own=facts.own,
-        skipped=skipped(facts.passed_over, history),
+        skipped=skipped(facts.passed_over),
         provenance=_provenance(facts),
         minimize=goal.minimize is not None,
         within=goal.within,
@@ -176,22 +176,10 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
     return tuple(rows)
 
 
-def skipped(passed_over: Sequence[RejectedSuggestion], history: History) -> tuple[Skipped, ...]:
-    """Returns the rejected suggestions by reason, most frequent first.
-
-    A configuration that would not fit saves the time of a trial that runs out of memory; one that cannot win
-    saves the time of a stopped trial. Repeated suggestions, and those outside the limits, save nothing.
-    """
-    groups: dict[str, list[RejectedSuggestion]] = {}
+def skipped(passed_over: Sequence[RejectedSuggestion]) -> tuple[Skipped, ...]:
+    """Returns the rejected suggestions by reason, most frequent first."""
+    groups: dict[str, list[str]] = {}
     for one in passed_over:
-        groups.setdefault(words.without_figures(one.reason), []).append(one)
-    ended = [t for t in history.searched if t.outcome is not None]
-    full = [t for t in ended if t.out_of_memory] or ended
-    alike = {RejectedFor.LIMITS: [], RejectedFor.MEMORY: full}
-    stopped = [t for t in ended if t.stopped] or ended
-    reasons = []
-    for reason, group in groups.items():
-        configs = {settings_key(one.config, ()) for one in group}
-        trial_s = objective.mean([t.seconds for t in alike.get(group[0].kind, stopped)]) or 0.0
-        reasons.append(Skipped(reason, len(group), len(configs) * trial_s, example=group[0].reason))
+        groups.setdefault(words.without_figures(one.reason), []).append(one.reason)
+    reasons = [Skipped(reason, len(group), example=group[0]) for reason, group in groups.items()]
     return tuple(sorted(reasons, key=lambda s: s.count, reverse=True))

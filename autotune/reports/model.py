@@ -121,7 +121,6 @@ class Skipped:
 
     reason: str  # without its figures
     count: int
-    saved_s: float  # estimated
     example: str  # one of the reasons with its figures
 
 

@@ -21,8 +21,6 @@ from autotune.reports.model import SessionReport
 Trace = dict[str, Any]
 TRIALS = ("trials", "All trials as a table")
 _WIDEST = 46  # characters in a line of a hover text
-_CROWD = 300  # with more trials, markers other than the baseline's and the winner's are smaller
-_CHOSEN_SIZE = 12
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,10 @@ def points(
     """Returns groups of trials as markers with hover texts."""
     traces = []
     for mark, rows in groups:
-        is_small = len(report.trials) > _CROWD and mark.size < _CHOSEN_SIZE
         edge, colour = (1.8, mark.colour) if "open" in mark.symbol else (1, "var(--surface)")
         marker = {
             "symbol": mark.symbol,
-            "size": mark.size - 2 if is_small else mark.size,
+            "size": mark.size,
             "color": mark.colour,
             "line": {"width": edge, "color": colour},
         }

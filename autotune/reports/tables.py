@@ -46,13 +46,13 @@ def remarks(row: TrialRow) -> str:
 
 
 def outcomes(report: SessionReport) -> Table:
-    """Returns how many trials ended in each way, why, and the time that they took and saved."""
+    """Returns how many trials ended in each way, why, and the time that they took."""
     rows = []
     for mark, ended in reversed(marks.grouped(report.trials, marks.outcome)):
-        took, saved = words.duration(sum(r.seconds for r in ended)), _about(sum(r.saved_s for r in ended))
-        rows.append((mark.label, str(len(ended)), took, saved, _reasons(ended)))
-    head = ("outcome", "trials", "took", "time saved, about", "reasons")
-    return Table(head, tuple(rows), numeric=(1, 2, 3))
+        took = words.duration(sum(r.seconds for r in ended))
+        rows.append((mark.label, str(len(ended)), took, _reasons(ended)))
+    head = ("outcome", "trials", "took", "reasons")
+    return Table(head, tuple(rows), numeric=(1, 2))
 
 
 def _reasons(rows: Iterable[TrialRow]) -> str:
@@ -71,12 +71,8 @@ def _reasons(rows: Iterable[TrialRow]) -> str:
 
 
 def skipped(report: SessionReport) -> Table:
-    rows = tuple((s.reason, str(s.count), _about(s.saved_s), s.example) for s in report.skipped)
-    return Table(("reason", "suggestions", "time saved, about", "for example"), rows, numeric=(1, 2))
-
-
-def _about(seconds: float) -> str:
-    return words.duration(seconds) if seconds > 0 else words.NOTHING
+    rows = tuple((s.reason, str(s.count), s.example) for s in report.skipped)
+    return Table(("reason", "suggestions", "for example"), rows, numeric=(1,))
 
 
 def scores(report: SessionReport) -> Table:

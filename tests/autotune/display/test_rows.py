@@ -71,22 +71,6 @@ def test_the_front_is_that_of_the_trials_that_can_win(space):
     assert [row.number for row in found if row.on_front] == [1]
 
 
-@pytest.mark.parametrize(
-    ("rest", "saved_s"),
-    [
-        ({"status": "stopped", "samples": 5_000, "seconds": 10.0}, 30.0),
-        ({"status": "stopped", "samples": 0, "seconds": 10.0}, 0.0),
-        ({"status": "stopped", "samples": 25_000, "seconds": 10.0}, 0.0),
-        ({"status": "stopped", "samples": 5_000, "ablation_of": 1}, 0.0),
-        ({"status": "completed", "samples": 5_000}, 0.0),
-        ({"failure": "oom", "samples": 5_000}, 0.0),
-    ],
-)
-def test_stopping_saves_the_rest_of_a_trial_at_its_own_pace(space, rest, saved_s):
-    (row,) = rows.rows(History([trial(space, 1, 20, 0.1, **rest)], space), None)
-    assert row.saved_s == pytest.approx(saved_s)
-
-
 def test_a_row_names_the_broken_constraint(space):
     constrained = space.revised(objective={"constraints": {"rouge_l": ">= 0.2"}})
     trials = [trial(space, n, 10.0 * n + 10, 0.2, scores={"rouge_l": 0.3 - n / 5}) for n in (0, 1)]

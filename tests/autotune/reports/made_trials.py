@@ -83,7 +83,6 @@ def trial(number: int, config: Config, rng: random.Random, **rest: object) -> Tr
         memory_share=None,
         samples=0,
         seconds=9.0,
-        saved_s=0.0,
         shared=False,
         disturbed=False,
         throttled=False,
@@ -131,7 +130,6 @@ def stopped(row: TrialRow, evaluations: int, stopped_for: str, reason: str) -> T
         keeps_quality=None,
         samples=int(20000 * share),
         seconds=row.seconds * share,
-        saved_s=row.seconds * (1 - share),
     )
 
 
