@@ -39,7 +39,17 @@ def cautions(history: History) -> list[str]:
         lines.append(f"Other programs used {used} during {during}.")
     best = confirm.recommended(history)
     trusted = {t.number: t for t in (history.baseline, best[0] if best else None) if t is not None}
-    lines += [text for t in trusted.values() if (text := _leak(t, history))]
+    for number, trial in trusted.items():
+        memory, training, unit = history.memory(trial), history.space.training, history.space.unit
+        full = trends.training_full_at(memory, training.samples)
+        if memory.memory_slope is not None and full is not None:
+            who, rate = (
+                f"Trial {number}" if number else "The baseline",
+                words.growth(memory.memory_slope, unit),
+            )
+            at = words.until_full(full, unit, training.samples_per_epoch)
+            growing = f"{who}'s memory grows by {rate}, from a leak or a filling cache"
+            lines.append(f"{growing}. At this rate it is full after {at}.")
     broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
     if 0 in broken:
         lines.append(f"The baseline itself violates a constraint: {broken.pop(0)}.")
@@ -50,19 +60,6 @@ def cautions(history: History) -> list[str]:
             ruled_out = f"trials {', '.join(map(str, broken))} (trial {first}: {why})"
         lines.append(f"Your constraints rule out {ruled_out}.")
     return [*lines, *unused_settings(history)]
-
-
-def _leak(trial: Trial, history: History) -> str | None:
-    """Returns `Trial 7's memory grows by 64 MiB ...`; None if its training fits."""
-    memory, training = history.memory(trial), history.space.training
-    slope, full = memory.memory_slope, trends.training_full_at(memory, training.samples)
-    if slope is None or full is None:
-        return None
-    who, unit = f"Trial {trial.number}" if trial.number else "The baseline", history.space.unit
-    return (
-        f"{who}'s memory grows by {words.growth(slope, unit)}, from a leak or a filling cache. At this rate "
-        f"it is full after {words.until_full(full, unit, training.samples_per_epoch)}."
-    )
 
 
 def contention(rests_on: Sequence[Trial]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from autotune.core import units
 from autotune.core.settings import ACCUMULATION, LEARNING_RATE, MICRO_BATCH, PRECISION, PRECISIONS
 from autotune.display import words
-from autotune.judging.accounts.memory_forecast import Fit, MemoryForecast
+from autotune.judging.accounts.memory_forecast import MemoryForecast
 from autotune.reports.plot import Table
 
 TITLE = "On another GPU"
@@ -14,22 +14,22 @@ _HEAD = ("memory", "micro-batch", "accumulation", "effective batch", "learning r
 
 def table(forecast: MemoryForecast) -> Table:
     """Returns a row for each memory size: the configuration to run there, if known."""
-    return Table(_HEAD, tuple(map(_row, forecast.fits)), numeric=(0, 1, 2, 3, 4))
-
-
-def _row(fit: Fit) -> tuple[str, ...]:
-    memory, peak = units.format_bytes(fit.memory_bytes), fit.peak
-    if fit.config is None or peak is None:
-        return (memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0])
-    batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", changed")
-    size, accumulation, rate = (
-        words.setting(fit.config[name]) if name in fit.config else words.NOTHING
-        for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
-    )
-    expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
-    unit = f" {expected.split()[1]}"  # an end of the interval has a unit only if that differs
-    interval = " to ".join(end.removesuffix(unit) for end in ends)
-    return memory, size, accumulation, batch, rate, f"{expected} ({interval})"
+    rows: list[tuple[str, ...]] = []
+    for fit in forecast.fits:
+        memory, peak = units.format_bytes(fit.memory_bytes), fit.peak
+        if fit.config is None or peak is None:
+            rows.append((memory, *[words.NOTHING] * (len(_HEAD) - 2), fit.reason.partition(":")[0]))
+            continue
+        batch = str(fit.effective_batch_size) + ("" if fit.keeps_batch else ", changed")
+        size, accumulation, rate = (
+            words.setting(fit.config[name]) if name in fit.config else words.NOTHING
+            for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
+        )
+        expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
+        unit = f" {expected.split()[1]}"  # an end of the interval has a unit only if that differs
+        interval = " to ".join(end.removesuffix(unit) for end in ends)
+        rows.append((memory, size, accumulation, batch, rate, f"{expected} ({interval})"))
+    return Table(_HEAD, tuple(rows), numeric=(0, 1, 2, 3, 4))
 
 
 def notes(forecast: MemoryForecast) -> Iterator[str]:

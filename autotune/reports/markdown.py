@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Sequence
 
 from autotune.core.errors import printable
 from autotune.reports import answer, elsewhere, tables
@@ -21,6 +20,9 @@ def render(report: SessionReport) -> str:
     if forecast := report.elsewhere:
         notes = [f"- {_text(note)}" for note in elsewhere.notes(forecast)]
         other_gpus = [[f"{elsewhere.TITLE}:"], _table(elsewhere.table(forecast)), notes]
+    commands = [printable(command) for command in result.commands]
+    # Nothing in the commands can close their block.
+    fence = max(["```", *(f"{run}`" for line in commands for run in re.findall("`+", line))], key=len)
     facts = [f"{name} {report.provenance[name]}" for name in _FACTS if report.provenance.get(name)]
     blocks = [
         [f"## autotune: {_text(report.session)}"],
@@ -32,7 +34,7 @@ def render(report: SessionReport) -> str:
         _table(tables.scores(report)) if report.compared else [],
         *(_table(Table((one.title, *one.head[1:]), tuple(map(tuple, one.rows)))) for one in own),
         *other_gpus,
-        _code(result.commands),
+        [f"{fence}sh", *commands, fence] if commands else [],
         [_text("; ".join([*facts, f"{report.samples_per_trial:,} {report.unit} per trial"]))],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -49,13 +51,6 @@ def _sides(report: SessionReport) -> list[str]:
     if answer.is_better(report):
         return _table(Table(("figure", "baseline", f"trial {best.trial}", "factor"), tuple(rows)))
     return _table(Table(("figure", "baseline"), tuple(row[:2] for row in rows)))
-
-
-def _code(commands: Sequence[str]) -> list[str]:
-    """Returns commands in a code block that nothing in them can close."""
-    lines = [printable(command) for command in commands]
-    fence = max(["```", *(f"{run}`" for line in lines for run in re.findall("`+", line))], key=len)
-    return [f"{fence}sh", *lines, fence] if lines else []
 
 
 def _table(table: Table) -> list[str]:

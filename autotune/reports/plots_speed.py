@@ -74,6 +74,7 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     if rising := sum(r.memory_is_rising for r in measured):
         trials = words.plural(rising, "trial")
         caution = f" The peak of {trials} still rose at the end: it takes at least that much."
+    predictions, table = _predictions(report, size)
     groups = [*marks.by_precision(measured), *_chosen(measured)]
     failed = [(marks.OOM, full)] if full else []
     return Plot(
@@ -82,7 +83,7 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
         axes=f"↑ {unit}. Trials that ran out of memory are at the top.{caution}",
         label=f"{label}; {words.plural(sum(r.failure == 'oom' for r in rows), 'trial')} ran out of memory",
         data=[
-            *_predictions(report, size),
+            *predictions,
             *points(groups, _size, lambda r: (r.peak_memory_bytes or 0) / size, report),
             *points(failed, _size, lambda _: 1.07 * top, report),
         ],
@@ -92,40 +93,26 @@ def _memory(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
             *([_PREDICTED] if report.predicted else []),
             *limits,
         ),
-        table=_predicted(report),
+        table=table,
         elsewhere=TRIALS,
     )
 
 
-def _predicted(report: SessionReport) -> Table | None:
-    """Returns the predicted peaks of every precision and size; the table of trials has the measured ones."""
-    rows = tuple(
-        (
-            f"{each.precision} {size}".strip(),
-            f"{words.memory(peak)} ({words.memory(low)} to {words.memory(high)})",
-        )
-        for each in report.predicted
-        for size, peak, low, high in zip(
-            each.micro_batch_size, each.peak_bytes, each.low_bytes, each.high_bytes, strict=True
-        )
-    )
-    head = ("micro-batch", "predicted for the recommended settings")
-    return Table(head, rows, numeric=(0, 1)) if rows else None
-
-
-def _predictions(report: SessionReport, unit_bytes: int) -> list[Trace]:
-    """Returns the predicted peaks of each precision as a dashed line inside its interval."""
-    traces = []
+def _predictions(report: SessionReport, unit_bytes: int) -> tuple[list[Trace], Table | None]:
+    """Returns the predicted peaks of each precision as a dashed line inside its interval, and as a table."""
+    traces, rows = [], []
     for each in report.predicted:
         mark, sizes = marks.precision(each.precision), list(each.micro_batch_size)
-        peaks, low, high = (
-            [value / unit_bytes for value in values]
-            for values in (each.peak_bytes, each.low_bytes, each.high_bytes)
-        )
-        band = line(mark, sizes + sizes[::-1], high + low[::-1], 0)
+        figures = each.peak_bytes, each.low_bytes, each.high_bytes
+        for size, *of_size in zip(sizes, *figures, strict=True):
+            peak, low, high = map(words.memory, of_size)
+            rows.append((f"{each.precision} {size}".strip(), f"{peak} ({low} to {high})"))
+        peaks, lows, highs = ([value / unit_bytes for value in values] for values in figures)
+        band = line(mark, sizes + sizes[::-1], highs + lows[::-1], 0)
         traces.append(band | {"fill": "toself", "fillcolor": mark.colour, "opacity": 0.14})
         traces.append(line(replace(mark, symbol="dash"), sizes, peaks, 1.2))
-    return traces
+    head = ("micro-batch", "predicted for the recommended settings")
+    return traces, Table(head, tuple(rows), numeric=(0, 1)) if rows else None
 
 
 def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
