@@ -104,10 +104,8 @@ def _so_far(session: StoredSession, space: Space, trial: Trial, state: str) -> R
         return RunningTrial(trial, INTERRUPTED, seconds_of(records))
     if not records and session.cluster is not None:
         return RunningTrial(trial, Phase.WAITING, 0.0)
-    silent_s = 0.0  # since the last record
-    if mark := next(
-        (r for r in reversed(records) if is_mark(r)), None
-    ):  # its attempt's clock and this machine's
+    silent_s = 0.0  # since the last record; the attempt's mark relates its clock to this machine's
+    if mark := next((r for r in reversed(records) if is_mark(r)), None):
         last_s = mark["clock_s"] if is_mark(records[-1]) else records[-1]["at_s"]
         silent_s = max(0.0, time.time() - float(mark["attempt"]) - float(last_s - mark["clock_s"]))
     return RunningTrial(trial, progress.phase(silent_s), seconds_of(records) + silent_s)
