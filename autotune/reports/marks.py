@@ -84,11 +84,6 @@ def precision(name: str) -> Mark:
     return _PRECISIONS.get(name, Mark(name or "all trials", "var(--other)", "circle"))
 
 
-def model(label: str) -> Mark:
-    """Returns the mark of a compared model: the mark of the baseline, or of the precision of the model."""
-    return BASELINE if label == "baseline" else precision(label)
-
-
 def by_precision(rows: Iterable[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
     """Groups trials by precision, the widest first."""
     groups: dict[str, list[TrialRow]] = {}

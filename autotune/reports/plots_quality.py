@@ -50,8 +50,10 @@ def search_runs(report: SessionReport) -> list[Plot]:
 
 def compared_models(report: SessionReport) -> list[Plot]:
     """Plots the quality of the compared models."""
-    evaluated = {marks.model(each.label): each.curve for each in report.compared if each.curve}
-    runs = {replace(mark, symbol="line"): [curve] for mark, curve in evaluated.items()}
+    runs = {}
+    for each in (each for each in report.compared if each.curve):
+        mark = marks.BASELINE if each.label == "baseline" else marks.precision(each.label)
+        runs[replace(mark, symbol="line")] = [each.curve]
     ends = {mark: curve[-1].quality for mark, (curve,) in runs.items()}
     return _plots("compared", report, runs, ends, {})
 
