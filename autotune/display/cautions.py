@@ -43,10 +43,8 @@ def cautions(history: History) -> list[str]:
         memory, training, unit = history.memory(trial), history.space.training, history.space.unit
         full = trends.training_full_at(memory, training.samples)
         if memory.memory_slope is not None and full is not None:
-            who, rate = (
-                f"Trial {number}" if number else "The baseline",
-                words.growth(memory.memory_slope, unit),
-            )
+            who = f"Trial {number}" if number else "The baseline"
+            rate = words.growth(memory.memory_slope, unit)
             at = words.until_full(full, unit, training.samples_per_epoch)
             growing = f"{who}'s memory grows by {rate}, from a leak or a filling cache"
             lines.append(f"{growing}. At this rate it is full after {at}.")
