@@ -9,7 +9,6 @@ from typing import Any
 from autotune.core import units
 from autotune.core.measurement import Slope
 from autotune.judging.measurement.estimates import Figure
-from autotune.judging.measurement.trends import Full
 
 NOTHING = "-"  # an unknown figure
 _METRICS = {
@@ -141,7 +140,7 @@ def growth(slope: Slope, unit: str) -> str:
     return f"{rate} ({low} to {high}) per 1,000 {unit}"
 
 
-def until_full(full: Full, unit: str, epoch: int | None) -> str:
+def until_full(samples: float, unit: str, epoch: int | None) -> str:
     """Returns `491,920 samples, in epoch 41`; without the epoch if its length is unknown."""
-    during = f", in epoch {math.ceil(full.samples / epoch)}" if epoch else ""
-    return f"{count(full.samples)} {unit}{during}"
+    during = f", in epoch {math.ceil(samples / epoch)}" if epoch else ""
+    return f"{count(samples)} {unit}{during}"

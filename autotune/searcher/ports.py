@@ -23,8 +23,6 @@ class Listener:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of a search."""
-
     seed: int = 0
     memory_limit_bytes: int | None = None  # of a trial; None if no limit is known
     earlier: Sequence[Trial] = ()  # of another session; only the sampler and the memory model use them

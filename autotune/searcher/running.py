@@ -1,12 +1,10 @@
-"""Tracks running trials: when they started, which of them share the machine, how often each was killed."""
+"""Tracks running trials: when they started, and which of them share the machine."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from autotune.core.measurement import Measurement
-from autotune.core.trial import Failure, Outcome, Shortage, Status, Trial
-
-MOST = 3  # kills in a row, after which a trial is given up
+from autotune.core.trial import Outcome, Trial
 
 
 class RunningTrials:
@@ -28,7 +26,6 @@ class RunningTrials:
         return list(self._trials.values())
 
     def get(self, number: int) -> Trial | None:
-        """Returns the running trial with that number, None if it is not running."""
         return self._trials.get(number)
 
     @property
@@ -64,25 +61,3 @@ class RunningTrials:
             measurement=replace(measurement, shared=number in self._shared),
             seconds=self._clock() - self._started_s.pop(number),
         )
-
-
-class Losses:
-    """Counts how often each trial was killed without progress in between."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int]] = {}
-
-    def add(self, number: int, samples: int, reason: str, *, out_of_memory: bool) -> Outcome | None:
-        """Counts a kill of a trial last evaluated after `samples`; returns its final outcome, if it has one.
-
-        None if it runs again, which it does unless the machine ran out of memory, or this was the third kill
-        without an evaluation in between.
-        """
-        before, times = self._known.get(number, (0, 0))
-        times = 1 if samples > before else times + 1
-        self._known[number] = (samples, times)
-        if out_of_memory:
-            return Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
-        if times < MOST:
-            return None
-        return Outcome(Status.FAILED, Failure.LOST, f"{reason}; {times} times in a row")

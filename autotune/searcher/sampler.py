@@ -63,16 +63,6 @@ class Sampler:
         """True if it has so many results that suggestions take long; an `informed` one has fewer."""
         return len(self._study.get_trials(deepcopy=False)) > 2 * _MOST_RESULTS
 
-    def learn(self, earlier: Sequence[Trial]) -> None:
-        """Learns from the trials of an earlier session whose configurations are in the space."""
-        history = History(earlier, self._space)
-        known = [t for t in earlier if t.outcome and configurations.contains(self._space, t.config)]
-        for place, (trial, result) in enumerate(learnable(known, history)):
-            renumbered = replace(trial, number=-1 - place)
-            self.started(renumbered)
-            if result:
-                self.ended(renumbered, result)
-
     def started(self, trial: Trial) -> None:
         """Adds a running trial, which counts as poor until it ends, so that the next suggestion differs."""
         if not configurations.contains(self._space, trial.config):  # from before the space was settled
@@ -87,7 +77,6 @@ class Sampler:
         self._running[trial.number] = self._study.get_trials(deepcopy=False)[-1].number
 
     def ended(self, trial: Trial, feedback: Feedback) -> None:
-        """Reports the result of a trial that was started."""
         if (number := self._running.pop(trial.number, None)) is not None:
             self._tell(number, feedback)
 
@@ -129,9 +118,12 @@ class Sampler:
 
 def informed(history: History, earlier: Sequence[Trial], seed: int) -> Sampler:
     """Returns a sampler that has learnt from the trials of the history and of an `earlier` session."""
-    sampler = Sampler(history.space, seed)
-    sampler.learn(earlier)
-    for trial, result in learnable([t for t in history.trials if t.kind is not TrialKind.RACE], history):
+    sampler, space = Sampler(history.space, seed), history.space
+    known = [t for t in earlier if t.outcome and configurations.contains(space, t.config)]
+    before = enumerate(learnable(known, History(earlier, space)))
+    results = [(replace(trial, number=-1 - place), result) for place, (trial, result) in before]
+    results += learnable([t for t in history.trials if t.kind is not TrialKind.RACE], history)
+    for trial, result in results:
         sampler.started(trial)
         if result:
             sampler.ended(trial, result)
@@ -162,11 +154,7 @@ def worst(space: Space) -> Feedback:
 
 
 def feedback(trial: Trial, history: History) -> Feedback:
-    """Returns the feedback for a trial that has ended, relative to the other trials of the history.
-
-    A stopped trial counts with its speed so far, and with its quality as a share of the baseline's after
-    equally many samples.
-    """
+    """Returns the feedback for a trial that has ended, relative to the other trials of the history."""
     space, goal = history.space, history.space.objective
     if trial.outcome is None or trial.outcome.status is Status.FAILED:
         return worst(space)

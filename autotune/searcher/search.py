@@ -7,7 +7,7 @@ from dataclasses import replace
 import optuna
 
 from autotune.core.measurement import Measurement
-from autotune.core.trial import Failure, Outcome, Status, Trial, TrialKind
+from autotune.core.trial import Failure, Outcome, Shortage, Status, Trial, TrialKind
 from autotune.judging.accounts import schedules
 from autotune.judging.decisions import ablation, confirm, pilot, replanning, stopping
 from autotune.judging.decisions.confirm import Proposal
@@ -15,7 +15,7 @@ from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Threshold
 from autotune.searcher.allowance import Allowance, next_trial_pays
 from autotune.searcher.ports import Environment, Listener, SearchOptions, Verdict
-from autotune.searcher.running import Losses, RunningTrials
+from autotune.searcher.running import RunningTrials
 from autotune.searcher.suggestions import Suggestions
 from autotune.space.space import Space
 from autotune.storage import studies
@@ -24,6 +24,7 @@ from autotune.trials import failures
 from autotune.trials.report import TrialReport
 
 _OTHERS_FIRST = 2  # settings that are tried before the best ones are trained longer
+_MOST_KILLS = 3  # in a row, after which a trial is given up
 TIME_UP = "the time is up"
 
 
@@ -51,7 +52,8 @@ class Search:
         self._without_proposal: History | None = None
         plan = studies.read(study).plan or SearchPlan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
-        self._losses, self._reports, self._said = Losses(), dict[int, TrialReport](), set[str]()
+        self._reports, self._said = dict[int, TrialReport](), set[str]()
+        self._kills: dict[int, tuple[int, int]] = {}  # samples at a trial's last evaluation, kills since
         # After a resume the same seed would repeat the suggestions.
         seed = options.seed + len(study.get_trials(deepcopy=False))
         self._waiting = deque(self._recover())
@@ -243,18 +245,16 @@ class Search:
             return
         if outcome.failure is Failure.LOST:
             self.lose(trial.number, outcome.reason)
-        elif outcome.status is Status.INTERRUPTED:
-            self._interrupt(trial, outcome)
-        else:
+        elif outcome.status is not Status.INTERRUPTED:
             self.end(trial.number, outcome, report.measurement)
-
-    def _interrupt(self, trial: Trial, outcome: Outcome) -> None:
-        """Puts `trial` back and stops the search, because the same fault would interrupt the next one too."""
-        self._running.take(trial.number)
-        self._waiting.append(trial)
-        self._listener.ended(replace(trial, outcome=outcome))
-        if self.stopping is None:  # otherwise the stop was requested
-            self.break_off(outcome.reason)
+        else:
+            self._running.take(trial.number)
+            self._waiting.append(trial)
+            self._listener.ended(replace(trial, outcome=outcome))
+            if (
+                self.stopping is None
+            ):  # it was not asked to stop: a fault that would interrupt the next one, too
+                self.break_off(outcome.reason)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:
         """Ends a trial; a second call changes nothing."""
@@ -289,13 +289,21 @@ class Search:
         self._environment.settle()
 
     def lose(self, number: int, reason: str, *, out_of_memory: bool = False) -> None:
-        """Handles the death of a trial or its supervisor: the trial runs again, or is given up."""
+        """Handles the death of a trial or its supervisor: the trial runs again, or is given up.
+
+        It is given up if the machine ran out of memory, and after three kills without an evaluation between.
+        """
         samples = self._reports[number].measurement.quality_samples if number in self._reports else 0
-        outcome = self._losses.add(number, samples, reason, out_of_memory=out_of_memory)
-        if outcome is None:
+        before, kills = self._kills.get(number, (0, 0))
+        kills = 1 if samples > before else kills + 1
+        self._kills[number] = samples, kills
+        if not out_of_memory and kills < _MOST_KILLS:
             self.put_back(number, reason)
-        else:
-            self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
+            return
+        outcome = Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
+        if not out_of_memory:
+            outcome = Outcome(Status.FAILED, Failure.LOST, f"{reason}; {kills} times in a row")
+        self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:
         """Requeues an interrupted trial to resume from its checkpoint, unless it has written its verdict."""

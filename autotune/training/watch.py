@@ -104,10 +104,10 @@ class Watch:
         end = self._total or samples + _AS_LONG_AGAIN * (samples - self._since)
         if not trends.will_fill(slope, held, held + free, samples, end):
             return None
-        full, unit = trends.full_at(slope, held, held + free, samples), self._metric.unit
+        full, unit = trends.full_at(slope.per_sample, held, held + free, samples), self._metric.unit
         soon = "before the training ends"
         if self._total is None:
-            left_s = (full.samples - samples) / (self.recent_per_s or math.inf)
+            left_s = (full - samples) / (self.recent_per_s or math.inf)
             soon = f"in about {units.format_seconds(left_s)} of training"
         when = words.until_full(full, unit, self._epoch)
         grows = f"use of {memory} grows by {words.growth(slope, unit)}"

@@ -1,8 +1,7 @@
 """Estimates the trend of a figure over the samples trained, and when memory will be full. Pure.
 
-A series has the `Point`s of one process in order; a resumed training starts a new one. `slope` estimates its
-growth, `full_at` extrapolates that to a limit, and `will_fill` returns True if the limit is certainly reached
-before the training ends. A cache that fills also counts as growth: warn only after more than an epoch.
+A series has the `Point`s of one process in order; a resumed training starts a new one. A cache that fills
+also counts as growth: warn only after more than an epoch.
 """
 
 import itertools
@@ -38,21 +37,11 @@ class Series:
         self._seen, self._every = 0, 1
 
     def add(self, samples: float, value: float) -> None:
-        """Adds the value after `samples` in total."""
         if self._seen % self._every == 0:
             self.points.append(Point(samples, value))
         if len(self.points) > _MOST_POINTS:
             self.points, self._every = self.points[::2], 2 * self._every
         self._seen += 1
-
-
-@dataclass(frozen=True)
-class Full:
-    """The total samples at which a limit is reached, with its interval; infinite if it never is."""
-
-    samples: float
-    low: float
-    high: float
 
 
 def slope(series: Sequence[Point]) -> Slope | None:
@@ -82,10 +71,9 @@ def slope(series: Sequence[Point]) -> Slope | None:
     return Slope(rise / step, (rise - half) / step, (rise + half) / step, is_slowing)
 
 
-def full_at(slope: Slope, held: float, limit: float, samples: float) -> Full:
-    """Returns when a figure that is `held` after `samples` reaches `limit` at the same growth."""
-    left, rates = max(0.0, limit - held), (slope.per_sample, slope.high, slope.low)
-    return Full(*(samples + left / rate if rate > 0 else math.inf for rate in rates))
+def full_at(per_sample: float, held: float, limit: float, samples: float) -> float:
+    """Returns the samples at which a figure that is `held` after `samples` reaches `limit`, or infinity."""
+    return samples + max(0.0, limit - held) / per_sample if per_sample > 0 else math.inf
 
 
 def is_growing(slope: Slope) -> bool:
@@ -95,14 +83,13 @@ def is_growing(slope: Slope) -> bool:
 
 def will_fill(slope: Slope, held: float, limit: float, samples: float, total: float) -> bool:
     """Returns True if a figure certainly reaches `limit` before a training of `total` samples ends."""
-    return is_growing(slope) and full_at(slope, held, limit, samples).high < total
+    return is_growing(slope) and full_at(slope.low, held, limit, samples) < total
 
 
-def training_full_at(trial: Measurement, training_samples: int | None) -> Full | None:
+def training_full_at(trial: Measurement, training_samples: int | None) -> float | None:
     """Returns the samples at which a training like the trial fills its memory; None if not certain.
 
-    The limit is the trial's or, without one, the memory that the machine had left. A training of unknown
-    length is assumed to be a hundred times as long as the trial.
+    The limit is the trial's or, without one, the memory that the machine had left.
     """
     slope, left_bytes = trial.memory_slope, trial.telemetry.get("host_memory_free_bytes")
     if trial.memory_limit_bytes and trial.peak_memory_bytes is not None:
@@ -112,4 +99,4 @@ def training_full_at(trial: Measurement, training_samples: int | None) -> Full |
     total = training_samples or _FAR * trial.samples
     if not will_fill(slope, 0, left_bytes, trial.samples, total):
         return None
-    return full_at(slope, 0, left_bytes, trial.samples)
+    return full_at(slope.per_sample, 0, left_bytes, trial.samples)

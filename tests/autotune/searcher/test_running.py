@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.core.measurement import Measurement
-from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, Trial
-from autotune.searcher.running import MOST, Losses, RunningTrials
+from autotune.core.trial import Outcome, Repeat, Status, Trial
+from autotune.searcher.running import RunningTrials
 
 COMPLETED = Outcome(Status.COMPLETED)
 
@@ -63,30 +63,3 @@ def test_an_interrupted_trial_is_timed_from_its_new_start(running, clock):
 def test_nothing_runs_alongside_a_race_or_a_step(running, kind, is_closed):
     running.begin(Trial(3, {}, **kind))
     assert running.is_closed is is_closed
-
-
-@pytest.fixture
-def losses():
-    return Losses()
-
-
-def test_a_trial_killed_repeatedly_at_the_same_place_is_given_up(losses):
-    for _ in range(MOST - 1):
-        assert losses.add(7, 100, "gone", out_of_memory=False) is None
-    given_up = losses.add(7, 100, "gone", out_of_memory=False)
-    assert given_up == Outcome(Status.FAILED, Failure.LOST, f"gone; {MOST} times in a row")
-
-
-def test_progress_resets_the_count_of_kills(losses):
-    for samples in range(0, 1000, 100):
-        for _ in range(MOST - 1):
-            assert losses.add(7, samples, "gone", out_of_memory=False) is None
-
-
-def test_a_trial_that_exhausted_the_machines_memory_is_not_run_again(losses):
-    ended = losses.add(7, 100, "no room", out_of_memory=True)
-    assert ended == Outcome(Status.FAILED, Failure.OOM, "no room", Shortage.MACHINE)
-
-
-def test_kills_are_counted_per_trial(losses):
-    assert all(losses.add(number, 0, "gone", out_of_memory=False) is None for number in range(2 * MOST))

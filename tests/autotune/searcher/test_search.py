@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.measurement import Evaluation, Measurement, Throughput
 from autotune.core.settings import COMMON, settings_key
-from autotune.core.trial import Failure, Outcome, Repeat, Status, Trial
+from autotune.core.trial import Failure, Outcome, Repeat, Shortage, Status, Trial
 from autotune.judging.decisions import ablation, confirm
 from autotune.memory.feasibility import MemoryModel
 from autotune.searcher.ports import Environment, SearchOptions
@@ -619,6 +619,23 @@ def test_a_trial_that_makes_progress_is_not_given_up(begin):
         search.progress(TrialReport(0, Phase.TRAINING, 9.0, Measurement(quality_samples=evaluated)))
         search.lose(0, "gone")
         assert search.next() == trial
+
+
+def test_kills_are_counted_per_trial(begin):
+    search, _ = begin()
+    while (trial := search.next()) is not None:
+        for _ in range(2):
+            search.lose(trial.number, "gone")
+            assert search.next() == trial
+        end(search, trial)
+    assert {t.outcome for t in search.history.trials} == {COMPLETED}
+
+
+def test_a_trial_that_exhausted_the_machines_memory_is_not_run_again(begin):
+    search, _ = begin()
+    search.lose(search.next().number, "no room", out_of_memory=True)
+    ended = Outcome(Status.FAILED, Failure.OOM, "no room", Shortage.MACHINE)
+    assert search.history.trials[0].outcome == ended
 
 
 def test_a_killed_attempt_is_resumed_and_the_search_continues(begin):

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.measurement import Measurement, Slope
 from autotune.judging.measurement import trends
-from autotune.judging.measurement.trends import Full, Point, Series, full_at, is_growing, slope, will_fill
+from autotune.judging.measurement.trends import Point, Series, full_at, is_growing, slope, will_fill
 
 MIB, GIB = 2**20, 2**30
 BATCH, STEPS = 16, 300
@@ -75,9 +75,8 @@ def test_a_leak_of_1_mib_per_step_is_predicted_within_20_percent(spread: int) ->
         assert found
         assert found.low <= found.per_sample <= found.high
         assert is_growing(found)
-        full = full_at(found, seen[-1].value, LIMIT, seen[-1].samples)
-        assert full.samples == pytest.approx(BATCH * (LIMIT - GIB) / MIB, rel=0.2)
-        assert full.low <= full.samples <= full.high
+        full = full_at(found.per_sample, seen[-1].value, LIMIT, seen[-1].samples)
+        assert full == pytest.approx(BATCH * (LIMIT - GIB) / MIB, rel=0.2)
 
 
 def test_a_leak_is_predicted_despite_settling_and_garbage_collection() -> None:
@@ -127,9 +126,9 @@ def test_too_few_points_give_no_slope() -> None:
 
 
 def test_memory_that_does_not_grow_is_never_full() -> None:
-    assert full_at(Slope(-1.0, -2.0, 0.5), 100, 200, 1000) == Full(math.inf, 1200, math.inf)
-    assert full_at(Slope(1.0, 0.5, 2.0), 100, 200, 1000) == Full(1100, 1050, 1200)
-    assert full_at(Slope(1.0, 0.5, 2.0), 300, 200, 1000) == Full(1000, 1000, 1000)
+    assert full_at(-1.0, 100, 200, 1000) == full_at(0.0, 100, 200, 1000) == math.inf
+    assert [full_at(rate, 100, 200, 1000) for rate in (0.5, 1.0, 2.0)] == [1200, 1100, 1050]
+    assert full_at(1.0, 300, 200, 1000) == 1000
 
 
 def test_a_leak_counts_if_its_slowest_growth_fills_the_memory() -> None:
@@ -160,18 +159,18 @@ GROWING = Measurement(
 
 
 def test_a_growing_peak_is_extrapolated_to_the_limit() -> None:
-    assert trends.training_full_at(GROWING, 20_000) == Full(6000, 3500, 11_000)
+    assert trends.training_full_at(GROWING, 20_000) == 6000
     assert trends.training_full_at(GROWING, 11_000) is None, "it may end before"
 
 
 def test_without_a_limit_free_host_memory_counts() -> None:
     free = replace(GROWING, memory_limit_bytes=None)
-    assert trends.training_full_at(free, 30_000) == Full(11_000, 6000, 21_000)
+    assert trends.training_full_at(free, 30_000) == 11_000
     assert trends.training_full_at(replace(free, telemetry={}), 30_000) is None
 
 
 def test_a_training_of_unknown_length_counts_as_a_hundred_trials() -> None:
-    assert trends.training_full_at(GROWING, None) == Full(6000, 3500, 11_000)
+    assert trends.training_full_at(GROWING, None) == 6000
     assert trends.training_full_at(replace(GROWING, samples=101), None) is None
 
 
