@@ -97,10 +97,9 @@ class MemoryModel:
         return f"predicted to need {expected} {unit} ({ends}) of {allowed}"
 
     def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
-        """Returns the micro-batch to run instead of the one in `config`: the same if it is likely to fit.
+        """Returns the micro-batch of `config`, or the largest of `sizes` below it that is likely to fit.
 
-        Otherwise returns the largest below it of `sizes` (ascending) that is likely to fit, else the
-        smallest.
+        If none is, returns the smallest; `sizes` are ascending.
         """
         wanted = memory_needs.need_of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
@@ -112,11 +111,8 @@ class MemoryModel:
         return sizes[0]
 
     def _is_worth(self, need: Need, sizes: Sequence[int]) -> bool:
-        """Returns True if a size is likely to fit, or cheap enough to try.
-
-        One step beyond what has fitted only has to be expected to fit, so that sizes grow quickly while
-        failures are cheap. For a larger step, the peaks must rule out a failure.
-        """
+        """Returns True if a size is likely to fit, or cheap enough to try."""
+        # One step beyond what has fitted only has to be expected to fit: failures are cheap there.
         near = need.micro_batch_size <= self._step(need, sizes)
         if self._peaks and self._fails_at_bytes and self._allowed_bytes:
             prediction = self._peaks.predict(need)
@@ -141,10 +137,8 @@ class MemoryModel:
         )
 
     def _dominating(self, config: Config, need: Need) -> Trial | None:
-        """Returns a trial whose out-of-memory rules out `config`, None if there is none.
+        """Returns a trial that ran out of memory and needed no more than `config`; None without one.
 
-        `config` needs no less memory than a failed trial if all settings that affect memory are equal, or
-        differ in a direction known to raise it: a micro-batch no smaller, accumulation on, checkpointing off.
         If the whole machine ran out of memory, the loader's settings must not be lower either.
         """
         for failed_need, trial in self._failed.get(need.group, ()):

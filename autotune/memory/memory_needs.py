@@ -31,13 +31,9 @@ class Label(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A configuration reduced to the settings that affect memory.
+    """A configuration reduced to the settings that affect memory."""
 
-    `group` holds the settings without a known order. Checkpointing and accumulation are separate, because
-    their direction is known.
-    """
-
-    group: frozenset[Label]
+    group: frozenset[Label]  # the settings without a known order
     recomputes: bool
     accumulates: bool
     micro_batch_size: float
@@ -50,7 +46,6 @@ class Need(NamedTuple):
 
 
 def need_of(config: Config, known: Knowledge = COMMON) -> Need:
-    """Returns the memory need of `config`."""
     labels = set()
     for name, value in config.items():
         is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
@@ -86,9 +81,7 @@ def needs_no_less(need: Need, other: Need) -> bool:
 def per_sample(need: Need) -> float:
     """Returns the expected need per sample, relative to fp32 without checkpointing at length and side 1.
 
-    This prior guess is the product of the storage width, the share of activations kept, and the numeric
-    settings, such as length and image side, raised to their powers; other settings are assumed to have no
-    effect.
+    A prior guess, by which settings other than the precision and numbers with a power have no effect.
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
     for name, value, _, power in need.group:

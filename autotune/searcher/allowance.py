@@ -28,12 +28,7 @@ class Allowance:
     def spent_s(self) -> float:
         return self._plan.spent_s + self._clock() - self._begun_s
 
-    @property
-    def is_time_up(self) -> bool:
-        return self.spent_s > self._limit_s
-
     def plan(self) -> SearchPlan:
-        """Returns the plan with the time spent so far."""
         return replace(self._plan, spent_s=self.spent_s)
 
     def trials_left(self, searched: int) -> int:
@@ -41,7 +36,6 @@ class Allowance:
         return max(0, self._plan.trials - searched)
 
     def has_time_for(self, seconds: float) -> bool:
-        """Returns True if `seconds` are left."""
         return self.spent_s + seconds <= self._limit_s
 
     def has_time_to_search(self, confirming_s: float) -> bool:
@@ -77,10 +71,9 @@ def next_trial_pays(history: History) -> bool:
 
 
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
-    """Returns a warning with a better time limit, if time is too short for a dozen trials.
+    """Returns a warning with a better time limit, if time is too short for a dozen trials or a smaller plan.
 
-    A smaller plan needs time only for its own trials. Returns None before the baseline has completed, or if
-    time suffices. `slots` trials run at a time.
+    None before the baseline has completed. `slots` trials run at a time.
     """
     each_s = asked.trial_s
     if plan.time_s is None or plan.trials == 1 or not each_s:

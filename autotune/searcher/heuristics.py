@@ -71,7 +71,6 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
 
     A larger batch is almost always faster until the device is full, and a fast trial early on lets slower
     ones be stopped after seconds. Batches that replace accumulation come first: the training stays the same.
-    Screening rejects batches that do not fit or violate limits.
     """
     space, knob = history.space, history.space.drawn_knobs.get(MICRO_BATCH)
     if knob is None or knob.drawn_from.choice is None:

@@ -10,8 +10,7 @@ from autotune.core.trial import Outcome, Trial
 class RunningTrials:
     """Trials between their start and their end. `clock` is in seconds.
 
-    A trial counts as shared once another one has run alongside it; `shared` has the trials that were shared
-    before an interruption.
+    A trial counts as shared once another one has run alongside it, or had before an interruption (`shared`).
     """
 
     def __init__(self, clock: Callable[[], float], shared: Collection[int] = ()) -> None:

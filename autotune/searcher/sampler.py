@@ -162,11 +162,16 @@ def feedback(trial: Trial, history: History) -> Feedback:
     over = 0.0 if share is None else max(0.0, share - space.limits.memory_fraction)
     if objective.broken_constraint(trial.measurement, goal) and trial.completed:
         return worst(space)
-    if goal.aim is not None:
-        return _feedback_of_target(trial, goal.aim, over)
+    speed, samples = trial.samples_per_s, trial.measurement.samples
+    if goal.aim is not None:  # the inverse of the time; a shortfall is a violation
+        if speed and (needed := objective.samples_to(trial, goal.aim)):
+            return Feedback((speed / needed,), over)
+        can_compare = trial.quality is not None and goal.aim
+        missing = max(0.0, 1 - curves.share(trial.quality or 0.0, goal.aim)) if can_compare else 1.0
+        return Feedback((speed / samples if speed and samples else 0.0,), over + missing)
     if planning.is_wanted(space):
         return Feedback((history.equal_trainings_per_s(trial),), over)
-    speed, quality = trial.samples_per_s, quality_share(trial, history)
+    quality = quality_share(trial, history)
     if speed is None or (quality is not None and not math.isfinite(quality)):
         return worst(space)
     if goal.select == "pareto":
@@ -174,16 +179,6 @@ def feedback(trial: Trial, history: History) -> Feedback:
     is_free = quality is None or goal.select == "same-training"
     poor = 0.0 if is_free else max(0.0, history.least_share - (quality or 0.0))
     return Feedback((speed,), over + poor)
-
-
-def _feedback_of_target(trial: Trial, target: float, over: float) -> Feedback:
-    """Returns the inverse of the time to the target; if that was missed, the shortfall is a violation."""
-    speed, samples = trial.samples_per_s, trial.measurement.samples
-    if speed and (needed := objective.samples_to(trial, target)):
-        return Feedback((speed / needed,), over)
-    can_compare = trial.quality is not None and target
-    missing = max(0.0, 1 - curves.share(trial.quality or 0.0, target)) if can_compare else 1.0
-    return Feedback((speed / samples if speed and samples else 0.0,), over + missing)
 
 
 def quality_share(trial: Trial, history: History) -> float | None:

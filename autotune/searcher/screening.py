@@ -99,8 +99,7 @@ class Screening:
 class RateLimit:
     """The lowest learning rates that ruined a training, as multipliers of the rate scaled with the batch.
 
-    A multiplier that is too high for one batch is too high for other batches, and for settings that only
-    change the speed of the training.
+    They are too high for other batches, too, and for settings that only change the speed.
     """
 
     def __init__(self, history: History) -> None:

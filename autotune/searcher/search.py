@@ -29,12 +29,7 @@ TIME_UP = "the time is up"
 
 
 class Search:
-    """The state of a search. Every change is written to the study before anyone is notified.
-
-    `history` is replaced whenever a trial begins or ends. `stopping` is the reason that no further trial
-    starts, `fault` a problem of the machine to fix before resuming. `is_exhausted`: no configuration is left
-    that is worth a trial.
-    """
+    """The state of a search. Every change is written to the study before anyone is notified."""
 
     def __init__(
         self,
@@ -45,10 +40,11 @@ class Search:
         environment: Environment = Environment(),
     ) -> None:
         self._study, self._listener, self._options, self._environment = study, listener, options, environment
-        self._asked, self.history = space, History((), space)
-        self.stopping: str | None = None
-        self.fault: str | None = None
-        self.is_exhausted = self.is_interrupted = self._has_settled = False
+        self._asked, self.history = space, History((), space)  # replaced whenever a trial begins or ends
+        self.stopping: str | None = None  # the reason that no further trial starts
+        self.fault: str | None = None  # a problem of the machine, to fix before resuming
+        self.is_exhausted = False  # no configuration is left that is worth a trial
+        self.is_interrupted = self._has_settled = False
         self._without_proposal: History | None = None
         plan = studies.read(study).plan or SearchPlan(space.budget.trials, space.budget.time)
         self._allowance = Allowance(plan, environment.clock)
@@ -140,7 +136,7 @@ class Search:
         """Returns True if running trials should be stopped too."""
         if not self._environment.is_in_place():
             self.stop("the session is gone")
-        if self._allowance.is_time_up:
+        if not self._allowance.has_time_for(0.0):
             self.stop(TIME_UP)
         return self.stopping is not None
 
@@ -188,7 +184,19 @@ class Search:
                 proposal = None
         if proposal is None:  # until another trial begins or ends: to ask takes long in an exhausted space
             self._without_proposal = self.history
-        return self._begin(proposal) if proposal else None
+            return None
+        trial = studies.begin(
+            self._study,
+            self._asked,
+            proposal.config,
+            proposal.repeat,
+            passed=proposal.passed,
+            ablation_of=proposal.ablation_of,
+            race=proposal.race,
+        )
+        self.history = self.history.after(trial)
+        self._suggestions.started(trial)
+        return trial
 
     def _searching(self) -> Proposal | None:
         """Returns what the search itself runs next, possibly beside other trials."""
@@ -219,20 +227,6 @@ class Search:
         has_time = self._options.explain and self._allowance.has_time_for(self.history.trial_s)
         return ablation.next_step(self.history) if has_time else None
 
-    def _begin(self, new: Proposal) -> Trial:
-        trial = studies.begin(
-            self._study,
-            self._asked,
-            new.config,
-            new.repeat,
-            passed=new.passed,
-            ablation_of=new.ablation_of,
-            race=new.race,
-        )
-        self.history = self.history.after(trial)
-        self._suggestions.started(trial)
-        return trial
-
     def progress(self, report: TrialReport) -> None:
         """Takes in a running trial's latest figures, and its end if the report has an outcome."""
         trial, outcome = self._running.get(report.number), report.outcome
@@ -251,9 +245,7 @@ class Search:
             self._running.take(trial.number)
             self._waiting.append(trial)
             self._listener.ended(replace(trial, outcome=outcome))
-            if (
-                self.stopping is None
-            ):  # it was not asked to stop: a fault that would interrupt the next one, too
+            if self.stopping is None:  # not asked to stop: the same fault would interrupt the next one, too
                 self.break_off(outcome.reason)
 
     def end(self, number: int, outcome: Outcome, measurement: Measurement) -> None:

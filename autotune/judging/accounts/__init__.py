@@ -1,4 +1,1 @@
-"""Accounts of a search: why trials did not win, what trainings cost, whether promises are kept.
-
-May import `measurement` and `decisions`; decides nothing.
-"""
+"""Accounts of a search: why trials did not win, what trainings cost, whether promises are kept."""

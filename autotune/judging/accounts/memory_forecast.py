@@ -119,8 +119,7 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch above the effective batch raises that batch, and with it a scaled learning rate. None if a
-    smaller one does not divide the effective batch.
+    A larger micro-batch raises that, and a scaled learning rate; None if a smaller one does not divide it.
     """
     effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

@@ -26,8 +26,6 @@ _SCATTERS = 2.0  # SDs between equal runs beyond which a difference is not chanc
 
 
 class PromiseAnswer(StrEnum):
-    """The answer to the question whether a promise held."""
-
     HELD = "held"
     BROKEN = "did not hold"
     UNDECIDED = "not decided"
@@ -60,7 +58,6 @@ class PromiseCheck:
 
 
 def promised(trial: Trial, history: History, session: str) -> Promise:
-    """Returns the promise of a session for the settings of `trial`."""
     quality, goal = history.quality(trial), history.space.objective
     quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise

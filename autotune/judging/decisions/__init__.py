@@ -1,4 +1,1 @@
-"""Decisions that follow from the trials: who wins, what runs next, which trials are stopped.
-
-May import `measurement`.
-"""
+"""Decisions that follow from the trials: who wins, what runs next, which trials are stopped."""

@@ -40,10 +40,7 @@ class AblationStep:
 
 
 def steps(history: History) -> list[AblationStep]:
-    """Returns the steps from the baseline to the confirmed winner; none if no knob of a winner changes speed.
-
-    Settings without effect on speed are not steps: they keep the baseline's values along the path.
-    """
+    """Returns the steps from the baseline to the confirmed winner; none if no knob of it changes speed."""
     confirmed = confirm.confirmed(history)
     if confirmed is None:
         return []
@@ -132,6 +129,7 @@ class _PathRuns:
 def _order(winner: Trial, history: History) -> list[str]:
     """Returns the knobs in the order in which they are changed: at each step the cheapest one."""
     space, baseline = history.space, history.space.baseline_config
+    # Settings without effect on speed keep the baseline's values along the path.
     names = [n for n in space.drawn_knobs if n not in space.known.same_speed]
     remaining = [n for n in names if repr(baseline[n]) != repr(winner.config[n])]
     begun = next((t.number for t in history.trials if t.ablation_of == winner.number), None)

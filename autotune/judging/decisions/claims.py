@@ -39,7 +39,6 @@ class Claim:
 
     @property
     def is_done(self) -> bool:
-        """True if nothing more has to run."""
         return self.holds or self.why_not is not None
 
     @property
@@ -83,7 +82,6 @@ def next_seed(finalist: Trial, history: History) -> Repeat | None:
 
 
 def next_seed_of(number: int, history: History) -> Repeat:
-    """Returns the next repeat of trial `number`."""
     rounds = [t.repeat.round for t in history.trials if t.repeat and t.repeat.of == number]
     return Repeat(number, max([0, *rounds]) + 1)
 
@@ -99,7 +97,6 @@ def _fresh(number: int, history: History) -> list[Trial]:
 
 @lru_cache(maxsize=32)  # histories are immutable, and every view asks for the same claims
 def claim(number: int, history: History) -> Claim:
-    """Returns the claim about trial `number` so far."""
     finalist, space, race = history.trial(number), history.space, race_of(number, history)
     ours = [t for t in _fresh(number, history) if t.measurement.origin == finalist.measurement.origin]
     is_running = _running(number, history) or _running(0, history)

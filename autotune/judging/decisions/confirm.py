@@ -298,7 +298,6 @@ def confirmed(history: History) -> tuple[Trial, Claim] | None:
 
 
 def refuted(history: History) -> list[tuple[Trial, str]]:
-    """Returns the refuted finalists, each with the reason."""
     return [(trial, claimed.why_not) for trial, claimed in _claims(history) if claimed.why_not]
 
 

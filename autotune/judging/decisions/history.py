@@ -34,8 +34,6 @@ class History(TrialLog):
 
     It is immutable: `after` returns a new history when a trial begins or ends. That takes over the judgements
     which this trial cannot change, as computing them anew takes long if there are a thousand trials.
-
-    Repeats are further measurements of a trial, and like ablation steps and races never win themselves.
     """
 
     def __init__(self, trials: Iterable[Trial], space: Space) -> None:

@@ -86,10 +86,9 @@ def least_share(goal: Objective, reference: float, start: float | None = None) -
 
 
 def start(trial: Trial) -> float | None:
-    """Returns the quality that a training began with: the one before its first step, or else that of chance.
+    """Returns the quality that a training began with: before its first step, or else that of chance.
 
-    If neither is known, it is the first evaluation of a loss (negative here), and None for a score, which
-    counts as 0.
+    If neither is known, the first evaluation of a loss (negative here); None for a score, counted as 0.
     """
     curve, before = trial.measurement.curve, trial.measurement.start
     quality = before if before is not None else next((p.chance for p in curve if p.chance is not None), None)

@@ -121,9 +121,8 @@ def settled(asked: History) -> History:
 def _settled_space(asked: History) -> Space:
     """A trial's samples, the target or the objective may change.
 
-    If the learning rate is known not to fall, a training may end anywhere, and the first one to reach the
-    quality is the shortest: that quality becomes the target. If qualities cannot be compared, the search goes
-    on as `same-training`, which needs no quality.
+    If the learning rate is known not to fall, a training may end anywhere: the quality to keep becomes the
+    target. If qualities cannot be compared, the search goes on as `same-training`, which needs none.
     """
     space, goal = asked.space, asked.space.objective
     if space.budget.until_learnt and asked.baseline is not None:

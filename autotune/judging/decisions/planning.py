@@ -51,10 +51,8 @@ class LengthNeeds:
 
     @cached_property
     def rate(self) -> float | None:
-        """The quality gained per factor e of length; None until lengths differ enough.
-
-        It is the common slope of lines through the trainings of equal settings (least squares).
-        """
+        """The quality gained per factor e of length; None until lengths differ enough."""
+        # The common slope of lines through the trainings of equal settings, by least squares.
         squares = products = 0.0
         for points in self._groups.values():
             length, quality = (statistics.fmean(values) for values in zip(*points, strict=True))
@@ -65,11 +63,7 @@ class LengthNeeds:
         return max(products / squares, self._slack / math.log(2))
 
     def samples(self, trial: Trial) -> float | None:
-        """Returns the samples that a trial's settings need; None if no training of them has completed.
-
-        Starts from the length whose quality came closest to the wanted one, averages the trainings near that
-        length, and extrapolates by `rate`. Without a rate, returns that length.
-        """
+        """Returns the samples that a trial's settings need; None if no training of them has completed."""
         points, target = self._groups.get(_settings(trial), ()), self._quality
         if not points or target is None:
             return None
@@ -77,6 +71,7 @@ class LengthNeeds:
         for length, quality in points:
             by_length[length].append(quality)
         closest = min(by_length, key=lambda length: abs(statistics.fmean(by_length[length]) - target))
+        # Trainings near the length whose quality came closest to the wanted one; without a rate, that length.
         near = [point for point in points if abs(point[0] - closest) <= _NEAR]
         length, quality = (statistics.fmean(values) for values in zip(*near, strict=True))
         return self.extrapolated(math.exp(length), quality) or math.exp(closest)

@@ -24,8 +24,6 @@ _MOST_RUNS = 64  # more are not worth training
 
 
 class QualityAnswer(StrEnum):
-    """The answer to the question whether a quality is kept."""
-
     KEPT = "kept"
     LOST = "lost"
     UNDECIDED = "not decided"
@@ -148,7 +146,6 @@ def format_requirement(goal: Objective) -> str:
 
 
 def in_users_sign(value: float | None, goal: Objective) -> float | None:
-    """Returns a quality in the user's sign."""
     return None if value is None else goal.turned(value)
 
 
@@ -162,8 +159,6 @@ def figure_in_users_sign(figure: Figure | None, goal: Objective) -> Figure | Non
 
 def curve_in_users_sign(curve: Sequence[Evaluation], goal: Objective) -> tuple[Evaluation, ...]:
     """Returns a curve with qualities and chance in the user's sign."""
-    if not goal.minimize:
-        return tuple(curve)
     return tuple(
         replace(point, quality=goal.turned(point.quality), chance=in_users_sign(point.chance, goal))
         for point in curve

@@ -35,10 +35,7 @@ def is_enough_of_a_launch(rounds: int, rounds_s: float, start_s: float) -> bool:
 
 
 class Trainings:
-    """Compares how soon the trainings of a race's members end, by their turns and their `lengths`.
-
-    `lengths` are in samples, by member; the others are compared with the first member.
-    """
+    """Compares how soon the trainings of a race's members end, by their turns and `lengths` in samples."""
 
     def __init__(self, slices: Sequence[Slice], lengths: Mapping[int, int]) -> None:
         self._slices, self._lengths = slices, lengths
@@ -54,9 +51,7 @@ class Trainings:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
         A member is dropped if it is certainly less than 2% ahead of the first, or certainly behind another.
-        The race is decided when only the first is left. It is also decided when the member that ends soonest
-        is certainly ahead of the first, by a factor precise enough to quote, and no other member can be 5%
-        ahead of it.
+        The race is decided when only the first is left, or one of the others has certainly won.
         """
         done, others = max((turn.round for turn in self._slices), default=0), self._others
         if done >= _FEWEST_ROUNDS:
@@ -78,7 +73,7 @@ class Trainings:
         return lead is not None and lead.is_below(1)
 
     def _is_decided(self, remaining: Sequence[int]) -> bool:
-        """Returns True if the fastest member is certainly ahead, and no other may be 5% ahead of it."""
+        """Returns True if the soonest is certainly ahead, quotably, and no other may be 5% ahead of it."""
         best = self.soonest(remaining)
         certain, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
         if certain is None or quoted is None or not certain.is_above(1):

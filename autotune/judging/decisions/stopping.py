@@ -68,7 +68,14 @@ def threshold(history: History) -> Threshold:
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
     is_free = goal.select == "same-training" or goal.takes_any_quality
-    best = _soonest_planned(history) if planning.is_wanted(space) else _fastest(history, is_free=is_free)
+    if not planning.is_wanted(space):
+        best = _fastest(history, is_free=is_free)
+    elif (leader := replanning.best(history)) is None:
+        best = None
+    else:  # at the length that its settings need: to beat a shorter trial would be too much to ask
+        samples = space.samples(replanning.as_needed(leader, history))
+        settings = leader.key_without(planning.WITHOUT_LENGTH)
+        best = replace(_rival(leader, history), samples=samples, settings=settings)
     return bar(
         (best,) if best else (),
         curve=() if is_free else history.baseline_curve,
@@ -85,16 +92,6 @@ def _fastest(history: History, *, is_free: bool) -> Rival | None:
     return next((_rival(trial, history) for trial in keeping), None)
 
 
-def _soonest_planned(history: History) -> Rival | None:
-    """Returns the settings whose training is the shortest at the length that they need."""
-    best = replanning.best(history)
-    if best is None:
-        return None
-    longer = replanning.as_needed(best, history)  # than the trial itself: to beat that is too much to ask
-    settings = best.key_without(planning.WITHOUT_LENGTH)
-    return replace(_rival(best, history), samples=history.space.samples(longer), settings=settings)
-
-
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:
     surely, measured = history.surely_per_s(trial), trial.measurement
     others = max(measured.others.values(), default=0.0)
@@ -106,9 +103,9 @@ def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -
 def verdict(running: Measurement, threshold: Threshold, samples: int, config: Config) -> Outcome | None:
     """Returns the outcome of a trial of `config` that can no longer win, None while it may.
 
-    `samples` is the planned length of its training. Qualities are compared at equal shares of a training,
-    because a shorter schedule lowers the learning rate earlier.
+    `samples` is the planned length of its training.
     """
+    # At equal shares of a training, as a shorter schedule lowers the learning rate earlier.
     times = threshold.samples / samples if threshold.samples else 1.0
     at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))
     return (
@@ -123,16 +120,13 @@ def _stopped(stopped_for: StoppedFor, reason: str) -> Outcome:
 
 
 def _like(running: Measurement, threshold: Threshold) -> list[Rival]:
-    """Returns the rivals whose speed is comparable with the running trial's; the only place that decides it.
-
-    Other programs slow a trial down by an unknown amount: a rival that had more of the machine is left out.
-    """
+    """Returns the rivals whose speed is comparable with the running trial's; decided only here."""
     others = max(running.others.values(), default=0.0)
     return [
         rival
         for rival in threshold.rivals
         if (rival.shared, rival.origin or running.origin) == (running.shared, running.origin)
-        and others <= rival.others + _MORE_OTHERS
+        and others <= rival.others + _MORE_OTHERS  # those slow a trial down by an unknown amount
     ]
 
 

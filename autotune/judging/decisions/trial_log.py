@@ -15,7 +15,7 @@ from autotune.space.space import Space
 
 
 class TrialLog:
-    """The trials of a search in order, running ones included, by number, by settings and by what they repeat.
+    """The trials of a search in order, running ones included.
 
     Trials that refer to missing ones, as in a damaged study, are left out.
     """
@@ -67,15 +67,14 @@ class TrialLog:
     def run_s(self, trial: Trial) -> float | None:
         """Returns the median seconds of whole runs with a trial's settings, from process start to end.
 
-        The evaluations that the training has beyond a run's own are added. None if trials are not whole
-        trainings. Runs beside other trials do not count, and neither do interrupted ones, whose `seconds`
-        begin with their last start.
+        With the evaluations that a training has beyond a run's own. None if trials are not whole trainings.
         """
         if not planning.is_wanted(self.space) or lengths.miniature(self.space):
             return None
         whole = []
         for run in self.runs_of(trial.original):
             measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
+            # The `seconds` of an interrupted run begin with its last start.
             if measured.shared or run.seconds < max((p.seconds for p in measured.curve), default=0.0):
                 continue
             missing = 0.0 if every is None else self.space.samples(run.config) / every - len(measured.curve)

@@ -10,7 +10,7 @@ from autotune.core.measurement import Evaluation, Measurement
 
 SURE = 2.0  # standard deviations
 _EVALUATIONS_IN_A_ROW = 2
-_LEAST_NOISE = 0.02
+_LEAST_NOISE = 0.02  # a few runs may agree by chance
 _ASSUMED_NOISE = 0.2  # while nothing has run twice: only what is hopeless is out of reach then
 _CLEARLY = 1.15  # times chance
 
@@ -103,11 +103,7 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[Evaluation, ...]:
 
 
 def relative_noise(curves: Sequence[Curve], start: float | None = None) -> float | None:
-    """Returns the standard deviation between runs that differ only in their seed, pooled over their points.
-
-    It is a share of the gain since `start`, at least 2%, because a few runs may agree by chance. None for
-    fewer than two runs.
-    """
+    """Returns the SD between equal runs with other seeds, as a share of the gain; None for fewer than two."""
     squares, degrees = list[float](), 0
     for points in _aligned(curves):
         if len(points) > 1 and any(p.quality for p in points):
@@ -129,14 +125,10 @@ def final(scores: Sequence[float]) -> float:
 
 
 def samples_to_reach(curve: Curve, target: float) -> float | None:
-    """Returns the samples after which `curve` reached `target`, None if it never did.
-
-    The mean of two consecutive evaluations must reach it, as a single one may be luck, and neither may have
-    collapsed. Interpolates linearly between these means.
-    """
+    """Returns the samples after which `curve` reached `target`, None if it never did."""
     before = curve[0].quality if curve else 0.0
     for first, second in itertools.pairwise(curve):
-        mean = (first.quality + second.quality) / 2
+        mean = (first.quality + second.quality) / 2  # a single one may be luck
         if mean >= target and not (first.collapsed or second.collapsed):
             share = (target - before) / (mean - before) if mean > before else 1.0
             return first.samples + max(0.0, share) * (second.samples - first.samples)

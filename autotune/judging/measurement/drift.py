@@ -53,8 +53,6 @@ class Window:
 
 @dataclass(frozen=True)
 class Drift:
-    """A change of the throughput."""
-
     samples: int  # in total, by which it had happened
     before_per_s: float  # samples per second
     after_per_s: float

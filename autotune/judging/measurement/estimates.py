@@ -34,7 +34,6 @@ class Figure:
         return self.high is not None and self.high < bound
 
     def scaled(self, times: float) -> Self:
-        """Returns the figure and its interval multiplied by `times`."""
         low, high = (None if end is None else end * times for end in (self.low, self.high))
         return replace(self, value=self.value * times, low=low, high=high)
 

@@ -64,17 +64,14 @@ class Stamp:
 
 
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
-    """Returns the complete steps in a time span, except the first `ready` ones with prefetched batches.
-
-    At most half of the steps are left out. A step counts only if it directly follows another one.
-    """
+    """Returns the complete steps in a time span that directly follow another step."""
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
     steps = [
         MeasuredStep(b.at_s - a.at_s, b.samples - a.samples)
         for a, b in itertools.pairwise(within)
         if a.is_step and b.is_step and b.samples > a.samples
     ]
-    return steps[min(ready, len(steps) // 2) :]
+    return steps[min(ready, len(steps) // 2) :]  # without those on prefetched batches
 
 
 class _StepLog:

@@ -20,10 +20,9 @@ _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device a
 
 
 class Speeds:
-    """The throughput of settings, pooled over trials that differ in nothing that could change it.
+    """The throughput of settings, pooled over ended trials that differ in nothing that could change it.
 
-    Trials are grouped by their settings, except those `known` not to affect speed, by whether others ran
-    alongside, by device and by code revision. Running trials do not count.
+    They are equal in settings, except those `known` not to affect speed, sharing, device and code.
     """
 
     def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:
@@ -63,15 +62,12 @@ class Speeds:
         return self._pool((settings_key(config, self._neutral), shared, origin))
 
     def estimate(self, trial: Trial, *, shared: bool) -> Throughput | None:
-        """Returns the throughput of a trial's settings, `shared` with other trials or alone; None if unknown.
-
-        Runs differ, so the half-width is at least two standard errors of the drift for that number of runs.
-        """
+        """Returns the throughput of a trial's settings, alone or beside others (`shared`), if known."""
         settings, _, origin = self._group(trial)
         key = settings, shared, origin
         if (throughput := self._pool(key)) is None:
             return None
-        runs = len(self._groups[key])
+        runs = len(self._groups[key])  # which differ: by at least two standard errors of the drift
         drift = curves.SURE * self.drift * throughput.samples_per_s / math.sqrt(runs)
         return replace(throughput, half_width_per_s=max(throughput.half_width_per_s or 0.0, drift))
 
@@ -126,11 +122,8 @@ class RelativeSpeeds:
         return trial.key_without(self._neutral), trial.measurement.origin
 
     def raced(self, trial: Trial) -> Figure | None:
-        """Returns the factor in the last race of a trial, or of equally fast settings; None without a race.
-
-        Settings as fast as the baseline's count as the baseline, unless they have raced themselves.
-        """
-        if trial.original in self._races or self._is_as_the_baseline(trial):
+        """Returns the factor in the last race of a trial, or of equally fast settings, if there was one."""
+        if trial.original in self._races or self._is_as_the_baseline(trial):  # that one needs no race
             return self._races.get(trial.original)
         return self._equals.get(self._settings(trial))
 
@@ -175,10 +168,7 @@ class RelativeSpeeds:
 
 
 def pooled(trials: Sequence[Trial]) -> Throughput:
-    """Returns the mean throughput of trials of the same settings, weighted by measured time.
-
-    The half-width is computed from the steps, but is at least half the range over the trials.
-    """
+    """Returns the mean throughput of trials of the same settings, weighted by measured time."""
     parts = [t.measurement.throughput for t in trials if t.measurement.throughput]
     seconds = math.fsum(p.seconds for p in parts)
     rate = math.fsum(p.samples_per_s * p.seconds for p in parts) / seconds

@@ -16,15 +16,15 @@ def test_spent_time_continues_from_earlier_runs(clock):
     assert (allowance.spent_s, allowance.plan()) == (30.0, SearchPlan(5, 60.0, spent_s=30.0))
     assert (allowance.has_time_for(30.0), allowance.has_time_for(30.1)) == (True, False)
     clock.now += 30
-    assert not allowance.is_time_up, "exactly at the limit"
+    assert allowance.has_time_for(0), "exactly at the limit"
     clock.now += 1
-    assert allowance.is_time_up
+    assert not allowance.has_time_for(0)
 
 
 def test_without_a_limit_there_is_always_time(clock):
     allowance = Allowance(SearchPlan(5, None), clock)
     clock.now += 1e9
-    assert not allowance.is_time_up
+    assert allowance.has_time_for(0)
     assert allowance.has_time_for(1e9)
     assert allowance.has_time_to_search(1e9)
 
