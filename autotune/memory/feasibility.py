@@ -10,7 +10,7 @@ from autotune.core import units
 from autotune.core.settings import COMMON, MICRO_BATCH, Config, Knowledge
 from autotune.core.trial import Trial, TrialKind
 from autotune.memory import memory_needs
-from autotune.memory.memory_needs import Label, Need
+from autotune.memory.memory_needs import Label, Need, need_of
 from autotune.memory.memory_peaks import Peak, Peaks, Prediction
 
 _Key = TypeVar("_Key")
@@ -45,11 +45,8 @@ class MemoryModel:
         is_capped = any(t.measurement.peak_reserved_bytes for t in trials)  # on a GPU, every trial is
         self._fails_at_bytes = self._allowed_bytes if is_capped else self._limit_bytes
         self._failed: dict[frozenset[Label], list[tuple[Need, Trial]]] = defaultdict(list)
-        needs = [
-            (t.cached(("need", known), partial(memory_needs.need_of, t.config, known)), t)
-            for t in trials
-            if t.kind is not TrialKind.RACE
-        ]
+        single = [t for t in trials if t.kind is not TrialKind.RACE]
+        needs = [(t.cached(("need", known), partial(need_of, t.config, known)), t) for t in single]
         failed = [(need, t) for need, t in needs if t.out_of_memory and self._had_as_much(t)]
         for need, trial in failed:
             self._failed[need.group].append((need, trial))
@@ -75,15 +72,15 @@ class MemoryModel:
         """Returns the expected peak memory of `config`; None without micro-batches, or a measured peak."""
         if self._peaks is None or MICRO_BATCH not in config:
             return None
-        return self._peaks.predict(memory_needs.need_of(config, self._known))
+        return self._peaks.predict(need_of(config, self._known))
 
     def is_known_to_fit(self, config: Config) -> bool:
         """Returns True if a trial that needed no less memory has fitted."""
-        return self._is_known_to_fit(memory_needs.need_of(config, self._known))
+        return self._is_known_to_fit(need_of(config, self._known))
 
     def explain_misfit(self, config: Config) -> str | None:
         """Returns the reason that `config` is not worth starting, None if it may fit."""
-        need = memory_needs.need_of(config, self._known)
+        need = need_of(config, self._known)
         if failed := self._dominating(config, need):
             return f"needs no less memory than trial {failed.number}, which ran out of it"
         peak = self.predict(config)
@@ -101,7 +98,7 @@ class MemoryModel:
 
         If none is, returns the smallest; `sizes` are ascending.
         """
-        wanted = memory_needs.need_of(config, self._known)
+        wanted = need_of(config, self._known)
         for size in sorted((s for s in sizes if s <= wanted.micro_batch_size), reverse=True):
             need = wanted._replace(micro_batch_size=size)
             if self._dominating(config, need):

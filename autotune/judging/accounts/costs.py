@@ -34,8 +34,9 @@ def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None)
     # The GPU's power includes what other processes use.
     unshared = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
     power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in unshared if "gpu_power_w" in m.telemetry])
-    hours, is_known = whole_s.scaled(1 / 3600), power_w is not None and power_w.value > 0
-    kwh = estimates.multiply(hours, power_w.scaled(1 / 1000)) if power_w and is_known else None
+    hours, kwh = whole_s.scaled(1 / 3600), None
+    if power_w is not None and power_w.value > 0:
+        kwh = estimates.multiply(hours, power_w.scaled(1 / 1000))
     return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
 
 

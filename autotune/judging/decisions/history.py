@@ -167,9 +167,8 @@ class History(TrialLog):
         expected = curves.quality_at(self.baseline_curve, curve[-1].samples) if curve else None
         if expected is None or self.baseline_quality is None:
             return None
-        at_the_end = (
-            self.baseline_quality + curve[-1].quality - expected
-        )  # had it gone on as the baseline does
+        # Had it gone on as the baseline does.
+        at_the_end = self.baseline_quality + curve[-1].quality - expected
         return self.needs.extrapolated(self.length(trial), at_the_end)
 
     def equal_trainings_per_s(self, trial: Trial) -> float:

@@ -73,7 +73,7 @@ class Trainings:
         return lead is not None and lead.is_below(1)
 
     def _is_decided(self, remaining: Sequence[int]) -> bool:
-        """Returns True if the soonest is certainly ahead, quotably, and no other may be 5% ahead of it."""
+        """Returns True if the soonest is surely ahead, by a quotable factor, and no other 5% ahead of it."""
         best = self.soonest(remaining)
         certain, quoted = self.ratio(best, level=LOOK_LEVEL), self.ratio(best)
         if certain is None or quoted is None or not certain.is_above(1):

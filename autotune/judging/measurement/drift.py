@@ -103,10 +103,9 @@ def _half_width(usual: Sequence[float], level: float) -> float:
 def _cause(slow: Sequence[Window], fast: Sequence[Window]) -> Cause:
     """Returns the first cause that shows in the slow windows and not in the fast ones."""
     clock, fast_clock = (_mean("gpu_sm_clock_mhz", windows) for windows in (slow, fast))
-    is_clocked_down = clock < _SLOWER_CLOCK * fast_clock  # although the GPU was as busy
-    if _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE or (
-        is_clocked_down and _more("gpu_utilisation_percent", slow, fast) > -_SAME_LOAD_PERCENT
-    ):
+    is_as_busy = _more("gpu_utilisation_percent", slow, fast) > -_SAME_LOAD_PERCENT
+    is_clocked_down = is_as_busy and clock < _SLOWER_CLOCK * fast_clock
+    if is_clocked_down or _more("gpu_throttled", slow, fast) > _THROTTLED_SHARE:
         return Cause.THROTTLING
     more = {name: _more(name, slow, fast) for name in ("others_cpu_percent", "others_gpu_percent")}
     if others_shares({**more, "allowed_cpus": _mean("allowed_cpus", slow)}):

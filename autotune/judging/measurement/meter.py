@@ -71,7 +71,7 @@ def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready
         for a, b in itertools.pairwise(within)
         if a.is_step and b.is_step and b.samples > a.samples
     ]
-    return steps[min(ready, len(steps) // 2) :]  # without those on prefetched batches
+    return steps[min(ready, len(steps) // 2) :]  # without those on prefetched batches, at most half
 
 
 class _StepLog:

@@ -67,7 +67,7 @@ class Speeds:
         key = settings, shared, origin
         if (throughput := self._pool(key)) is None:
             return None
-        runs = len(self._groups[key])  # which differ: by at least two standard errors of the drift
+        runs = len(self._groups[key])  # they differ, so the half-width has a least value
         drift = curves.SURE * self.drift * throughput.samples_per_s / math.sqrt(runs)
         return replace(throughput, half_width_per_s=max(throughput.half_width_per_s or 0.0, drift))
 
@@ -123,7 +123,7 @@ class RelativeSpeeds:
 
     def raced(self, trial: Trial) -> Figure | None:
         """Returns the factor in the last race of a trial, or of equally fast settings, if there was one."""
-        if trial.original in self._races or self._is_as_the_baseline(trial):  # that one needs no race
+        if trial.original in self._races or self._is_as_the_baseline(trial):  # never that of equals
             return self._races.get(trial.original)
         return self._equals.get(self._settings(trial))
 
