@@ -145,7 +145,15 @@ class Places:
         late = {answer for answer, (_, _, asked_s) in self._asked.items() if asked_s < late_s}
         ready = ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[0] if self._asked else []
         for answer in late.union(ready):
-            self._take(answer)
+            node, question, _ = self._asked.pop(answer)
+            if question is self._check:
+                self._set(node, "".join(filter(None, _answer(answer))))
+                continue
+            described, _ = _described(node, answer)
+            if fault := described.fault or described.kind.difference(self.cluster.kind):
+                self._set(described, fault)
+            else:
+                self._put(described, self._check)
         for node in self.cluster.nodes:
             if node.id not in alive:
                 self._set(node, _GONE)
@@ -167,14 +175,3 @@ class Places:
     def _put(self, node: ClusterNode, question: Question) -> None:
         self._set(node, _CHECKED)
         self._asked[_ask(node, question)] = node, question, time.monotonic()
-
-    def _take(self, answer: ObjectRef[Any]) -> None:
-        node, question, _ = self._asked.pop(answer)
-        if question is self._check:
-            self._set(node, "".join(filter(None, _answer(answer))))
-            return
-        described, _ = _described(node, answer)
-        if fault := described.fault or described.kind.difference(self.cluster.kind):
-            self._set(described, fault)
-        else:
-            self._put(described, self._check)

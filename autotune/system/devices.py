@@ -114,7 +114,20 @@ def handles(names: str | None) -> list[Any]:
 
 
 def _visible(names: str | None) -> list[_OpenDevice]:
-    every, forbidden = _list_all()
+    every, forbidden, count = list[_OpenDevice](), list[_OpenDevice](), 0
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        every.append(_OpenDevice("GPUs", refused=str(error)))
+    for index in range(count):
+        label = f"GPU {index}"
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            every.append(_OpenDevice(label, handle, str(pynvml.nvmlDeviceGetUUID(handle))))
+        except pynvml.NVMLError_NoPermission as error:  # this process may not open it, and CUDA skips it
+            forbidden.append(_OpenDevice(label, refused=str(error)))
+        except pynvml.NVMLError as error:
+            every.append(_OpenDevice(label, refused=str(error)))
     chosen = every if names is None else list(_select(names, every))
     return [part for one in chosen for part in _usable_parts(one)] + (forbidden if names is None else [])
 
@@ -146,26 +159,6 @@ def _find(entry: str, every: Sequence[_OpenDevice]) -> _OpenDevice | None:
     else:
         matches = [one for one in every if entry and (one.uuid or "").startswith(entry)]
     return matches[0] if len(matches) == 1 else None
-
-
-def _list_all() -> tuple[list[_OpenDevice], list[_OpenDevice]]:
-    """Returns all devices, and separately those that this process may not open, which CUDA skips."""
-    every: list[_OpenDevice] = []
-    forbidden: list[_OpenDevice] = []
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        return [_OpenDevice("GPUs", refused=str(error))], []
-    for index in range(count):
-        label = f"GPU {index}"
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            every.append(_OpenDevice(label, handle, str(pynvml.nvmlDeviceGetUUID(handle))))
-        except pynvml.NVMLError_NoPermission as error:
-            forbidden.append(_OpenDevice(label, refused=str(error)))
-        except pynvml.NVMLError as error:
-            every.append(_OpenDevice(label, refused=str(error)))
-    return every, forbidden
 
 
 def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:

@@ -152,25 +152,23 @@ class Telemetry:
     def _run(self) -> None:
         try:
             with nvml.library() as is_available:
-                self._sample_until_stopped(devices.handles(_visible()) if is_available else [])
+                gpus = _Gpus(devices.handles(_visible()) if is_available else [])
+                processes, others = _Processes(self._pid), Others(self._search)
+                begun_s = before_s = time.monotonic()
+                is_last = False
+                while True:
+                    now_s = time.monotonic()
+                    elapsed_s, before_s = now_s - before_s, now_s
+                    values = {**others.sample(), **_machine()}
+                    values |= processes.sample(elapsed_s, others.below)
+                    values |= gpus.sample(elapsed_s, {process.pid for process in others.below})
+                    with self._lock:
+                        self._series.add(values, elapsed_s)
+                    if is_last:
+                        return
+                    is_last = self._stop.wait(pause_s(now_s - begun_s, self._interval_s))
         except Exception:
             logger.exception("telemetry of process %d ended early; the trial continues", self._pid)
-
-    def _sample_until_stopped(self, gpu_handles: Sequence[Any]) -> None:
-        processes, others, gpus = _Processes(self._pid), Others(self._search), _Gpus(gpu_handles)
-        begun_s = before_s = time.monotonic()
-        is_last = False
-        while True:
-            now_s = time.monotonic()
-            elapsed_s, before_s = now_s - before_s, now_s
-            values = {**others.sample(), **_machine()}
-            values |= processes.sample(elapsed_s, others.below)
-            values |= gpus.sample(elapsed_s, {process.pid for process in others.below})
-            with self._lock:
-                self._series.add(values, elapsed_s)
-            if is_last:
-                return
-            is_last = self._stop.wait(pause_s(now_s - begun_s, self._interval_s))
 
 
 def pause_s(age_s: float, first_s: float) -> float:

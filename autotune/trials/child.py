@@ -5,7 +5,7 @@ import signal
 import statistics
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -148,19 +148,15 @@ class Child:
                 self._gaps_s.append(record["at_s"] - self._yielded_s)
                 self._longest_gap_s = max(self._longest_gap_s, self._gaps_s[-1])
             self._yielded_s = record["at_s"]
-            self._follow(record)
+            # Progress is more samples, or the first evaluation at the same number of samples.
+            is_evaluation = self._order.metric.name in record
+            if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
+                self._still_s, self._is_evaluated = 0.0, is_evaluation
+            self._samples = record["samples"]
+            self._has_evaluated |= is_evaluation
             if self._order.limits.host_bytes and self._order.limits.caps_process:
                 self._cap_share = record["memory_peak_bytes"] / self._order.limits.host_bytes
             self._records.append(record)
-
-    def _follow(self, record: Mapping[str, Any]) -> None:
-        """Notes progress: more samples, or the first evaluation at the same number of samples."""
-        is_evaluation = self._order.metric.name in record
-        if record["samples"] > self._samples or (is_evaluation and not self._is_evaluated):
-            self._still_s = 0.0
-            self._is_evaluated = is_evaluation
-        self._samples = record["samples"]
-        self._has_evaluated |= is_evaluation
 
     def _end_excess(self) -> None:
         """Ends a trial that exceeds its memory limit, or of which the kernel has killed a process."""
