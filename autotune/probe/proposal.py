@@ -12,6 +12,7 @@ from autotune.probe import options
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.scores import Score
+from autotune.space.naming import nest
 
 _PRECISIONS = ("fp32", "tf32", "bf16")  # fp16 needs a scaler of gradients that a script may not have
 
@@ -125,15 +126,14 @@ def _words(one: Candidate) -> dict[str, Setting]:
 def _baseline(found: ProbeResult) -> dict[str, Any]:
     by_option = {one.option: one for one in found.knobs}
     values: dict[str, Any] = {}
-    groups: dict[str, dict[str, Setting]] = {}
+    inside: dict[str, Setting] = {}
     for option in _used(found):
         value = _own(by_option.get(option), option)
         if option.is_inside:
-            group, _, name = option.name.partition(".")
-            groups.setdefault(group, {})[name] = value
+            inside[option.name] = value
         else:
             values[option.placeholder] = value
-    return values | groups
+    return values | nest(inside)
 
 
 def _own(candidate: Candidate | None, option: Option) -> Setting:

@@ -14,6 +14,7 @@ from autotune.inside.site import autotune_wire as wire
 from autotune.probe import effects, options, watching
 from autotune.probe.options import Option
 from autotune.probe.watching import Watched
+from autotune.space.naming import nest
 from autotune.workloads.command import files, view
 from autotune.workloads.command.process import is_program
 from autotune.workloads.in_place import Document
@@ -42,16 +43,6 @@ class CommandLine:
             return replace(self, inside={**self.inside, option.name: value})
         text = None if option.is_switch and value in (False, None) else str(value)
         return replace(self, words=tuple(options.put(self.words, option, text)))
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment variables by which the hook replaces arguments and shifts seeds."""
-        groups: dict[str, dict[str, Setting]] = {}
-        for path, value in self.inside.items():
-            group, _, name = path.partition(".")
-            groups.setdefault(group, {})[name] = value
-        overrides = {wire.OVERRIDES: json.dumps(groups)} if groups else {}
-        return {**overrides, wire.SEED: str(self.seed)}
 
 
 class Prober:
@@ -90,7 +81,9 @@ class Prober:
                 text = Document.read(self.directory / file).replaced(values).text
                 (made / file).unlink()
                 (made / file).write_text(text, encoding="utf-8")
-            variables = {**self.environment, **line.variables}
+            variables = {**self.environment, wire.SEED: str(line.seed)}
+            if line.inside:
+                variables[wire.OVERRIDES] = json.dumps(nest(line.inside))
             longest_s = self._start_s if start_s is None else start_s
             seen = watching.watch(
                 line.words, (place, made), variables, is_enough, most_s, start_s=longest_s, say=self.say
