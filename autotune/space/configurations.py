@@ -148,13 +148,6 @@ def _steps(space: Space, given: Config) -> dict[str, Setting]:
     }
 
 
-def evaluation_interval(space: Space, config: Config) -> tuple[str, int | float] | None:
-    """Returns the user's name of the evaluation interval and its value under `config`; None if not set."""
-    name, settings = space.interval_setting, space.settings(config)
-    value = {**settings, **_steps(space, settings)}.get(name) if name else None
-    return (space.naming.path(name), value) if name and isinstance(value, int | float) and value else None
-
-
 def for_workload(space: Space, settings: Config) -> dict[str, Any]:
     """Returns `settings` for the whole training, in the user's names, shape and words.
 

@@ -22,23 +22,20 @@ def test_an_interval_in_steps_is_rescaled_to_the_effective_batch():
     for batch, steps in ((8, 250), (32, 62)):
         config = {"micro_batch_size": batch}
         assert space.samples_per_evaluation(config) == 2000, "the same number of samples"
-        assert configurations.evaluation_interval(space, config) == ("eval_interval", steps)
         assert configurations.for_workload(space, space.settings(config))["eval_interval"] == steps
 
 
 def test_samples_per_evaluation_of_the_training_is_the_fallback():
     assert made_of("").samples_per_evaluation({}) is None
     space = made_of("training: {samples: 90000, samples_per_evaluation: 300}")
-    assert (space.samples_per_evaluation({}), configurations.evaluation_interval(space, {})) == (300, None)
+    assert space.samples_per_evaluation({}) == 300
 
 
 def test_r2gen_evaluates_by_its_setting_or_once_per_epoch(space_of_r2gen):
     by_samples = space_of_r2gen(eval_every_samples=700)
     assert by_samples.samples_per_evaluation({}) == 700
-    assert configurations.evaluation_interval(by_samples, {}) == ("eval_every_samples", 700)
     by_epoch = space_of_r2gen(eval_every_samples=None, training={"samples_per_epoch": 480})
     assert by_epoch.samples_per_evaluation({}) == 480
-    assert configurations.evaluation_interval(by_epoch, {}) is None
     assert space_of_r2gen(eval_every_samples=None).samples_per_evaluation({}) is None
 
 

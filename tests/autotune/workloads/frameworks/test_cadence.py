@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.space import configurations, spaces
+from autotune.space import spaces
 from autotune.workloads import registry
 
 BATCH = {"micro_batch_size": 16, "accumulation_steps": 4}
@@ -56,6 +56,5 @@ def test_a_fraction_of_an_epoch_is_searched_by_its_samples():
     )
     name = "trainer.val_check_interval"
     assert [space.samples_per_evaluation({name: part}) for part in (0.25, 0.5)] == [1600, 3200]
-    assert configurations.evaluation_interval(space, {name: 0.5}) == (name, 0.5)
     by_token = space.model_copy(update={"unit": "tokens"})
     assert by_token.samples_per_evaluation({}) is None, "a sample has now more of them, now fewer"
