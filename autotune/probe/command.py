@@ -203,7 +203,7 @@ class _Trier:
 
     def together(self, candidates: Sequence[Candidate]) -> None:
         """Tries in one run all settings whose effects can be told apart, and one by one what is left."""
-        # A seed has no effect of its own, and compiling is slow.
+        # A seed shows only in losses, in a run of its own, and compiling is slow.
         apart = [one for one in candidates if one.role not in (settings.SEED, settings.COMPILE)]
         shown = self._try(apart) if apart else []
         for one in candidates:

@@ -72,7 +72,7 @@ class R2GenWorkload(Workload):
     places = frozenset({"data", "visual_weights"})
     known_settings = (*map(result_setting, _OPTIMIZER), _BENCHMARK)
     settings_model = trainer.Config
-    models: ClassVar = {"full": _FULL, "small": _FULL | _SMALL}
+    models: ClassVar[Mapping[str, Mapping[str, Setting]]] = {"full": _FULL, "small": _FULL | _SMALL}
     epochs = "epochs"
     validation_size = "val_studies"
     cadence = Cadence(_EVALUATED, _between_evaluations)
