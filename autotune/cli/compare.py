@@ -34,10 +34,7 @@ EXIT_MODEL_FAILED = 1
 
 
 def compare(session: Path, asked: Models) -> int:
-    """Trains and scores models of each precision, and prints which one to take.
-
-    Returns the exit code: 1 if a model could not be trained or scored.
-    """
+    """Trains, scores and compares models of each precision; returns 1 if one was not trained or scored."""
     opened = StoredSession.open(session)
     given = opened.space()
     workload = registry.load(given.workload)
@@ -73,10 +70,7 @@ def compare(session: Path, asked: Models) -> int:
 
 
 def _length(asked: Models, space: Space, workload: Workload, known: ModelLength | None) -> ModelLength:
-    """Returns the length of each model's training, by default as long as the `known` models, or as a trial.
-
-    Raises InputError if it is given in epochs of unknown size.
-    """
+    """Returns how long each model is trained: as asked, else as long as the `known` models, or as a trial."""
     if asked.epochs_per_model is None:
         if asked.samples_per_model is not None:
             return ModelLength(asked.samples_per_model)
@@ -108,10 +102,7 @@ def _facts(
 
 
 def _precisions(text: str | None, space: Space, here: Machine) -> tuple[list[str], list[str]]:
-    """Returns the precisions to compare, and a line for each that this machine cannot run.
-
-    Raises InputError if one does not exist, or if none can run here.
-    """
+    """Returns the precisions to compare, and a line for each that this machine cannot run."""
     if PRECISION not in space.baseline:
         raise InputError(f"compare: the workload {space.workload} has no setting called {PRECISION}")
     asked = list(PRECISIONS) if text is None else [name.strip() for name in text.split(",")]
@@ -131,7 +122,6 @@ def _say(line: str) -> None:
 
 
 def _print_figures(report: SessionReport) -> None:
-    """Prints the figures of the compared models, a column each, as the report has them."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     grid.add_column("")
     for model in report.compared:

@@ -58,8 +58,6 @@ class Priced:
 
 @dataclass(frozen=True)
 class Models:
-    """Models to train and compare, and the quality that they must keep."""
-
     precisions: str | None = _models("such as fp32,bf16; default: all that this machine can run")
     samples_per_model: int | None = _models(
         "training samples per model; default: as many as the existing models had, or a trial", min=1
@@ -73,8 +71,6 @@ class Models:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The trial to export, and the file to write it to."""
-
     output: Path | None = option(
         "file to write; default: best, with the format's suffix", None, "--output", "-o"
     )

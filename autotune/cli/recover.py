@@ -9,10 +9,7 @@ from autotune.storage.store import StoredSession, resume_command, search_command
 
 
 def recover(session: Path) -> int:
-    """Rebuilds the study of a session if it is damaged; returns the exit code.
-
-    Raises InputError if nothing is left to rebuild it from.
-    """
+    """Rebuilds a damaged study; returns the exit code; raises InputError if nothing is left of it."""
     known = StoredSession.open(session)
     space = known.space()
     with known.lock():

@@ -14,7 +14,6 @@ _STDOUT = Path("-")
 
 
 def report(session: Path, form: str, output: Path | None, samples: int, prices: Prices | None = None) -> int:
-    """Writes the report of a session in a format; returns the exit code."""
     option_values.one_of("--format", form, FORMATS)
     text, file = reporting.render(session, form, samples, prices)
     if output == _STDOUT:

@@ -14,7 +14,6 @@ from autotune.workloads import registry
 
 
 def status(session: Path, *, as_json: bool = False) -> int:
-    """Prints the state of a session, running or not; returns the exit code."""
     scratch.end_orphans()
     gc.disable()  # collecting among thousands of live trials would take a quarter of the time
     try:

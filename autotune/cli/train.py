@@ -47,8 +47,6 @@ _STOPPING = (
 
 
 class TrainingToRun(NamedTuple):
-    """The training to run, and notes for the user."""
-
     training: TrainingSetup
     config: Config
     promised: Promise | None
@@ -189,11 +187,8 @@ def space_of(name: str, data: Path | None) -> tuple[Space, Path]:
 
 
 def _options(asked: Trained, kept: Options) -> Options:
-    """Returns the options `kept` in the session, overridden by those given for the training.
-
-    If the session logged to W&B online, the training does so only if there is still a key.
-    """
-    wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)
+    """Returns the options `kept` in the session, overridden by those given for the training."""
+    wandb = asked.wandb or ("auto" if kept.wandb == "online" else kept.wandb)  # the key may be gone
     start.check_wandb(wandb)
     count = kept.gpus_per_trial if asked.gpus_per_trial is None else asked.gpus_per_trial
     return replace(

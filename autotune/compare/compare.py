@@ -42,8 +42,6 @@ _ITEMS = "_items"
 
 @dataclass(frozen=True)
 class Contender:
-    """A model to compare."""
-
     label: str
     config: Config
     seed: int = 0  # added to that of the settings
@@ -70,8 +68,6 @@ def contenders(history: History, precisions: Iterable[str], seeds: int = 1) -> l
 
 
 class ModelLength(NamedTuple):
-    """The length of a model's training."""
-
     samples: int
     epochs: int | None = None  # if the length was given in epochs
 
@@ -233,7 +229,6 @@ class Comparison:
         return replace(model, **evaluated)
 
     def _is_whole(self, model: Model) -> bool:
-        """Returns True if the model is trained, and scored if the workload can do that."""
         return model.completed and (bool(model.scores) or self._training.workload.program is None)
 
 

@@ -1,7 +1,4 @@
-"""The results of a comparison of precisions: models trained alike, and their scores.
-
-`compare` writes one directory per model below the session; the report reads them.
-"""
+"""The results of a comparison of precisions: models trained alike, and their scores."""
 
 import json
 import math
@@ -46,10 +43,7 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that was trained to be compared: the baseline's, or the winner's in one precision.
-
-    Scores and items cover the whole test split.
-    """
+    """A model trained to be compared, in one precision; its scores and items cover the whole test split."""
 
     label: str
     config: Config
@@ -139,10 +133,7 @@ def means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def loss_over_fp32(model: Model, models: Runs) -> float | None:
-    """Returns by how much the final training loss exceeds the loss in fp32: 0.01 is 1% higher.
-
-    The fp32 model has the same other settings and seed; None if there is no such model.
-    """
+    """Returns by how much the final training loss exceeds the same model's in fp32 (0.01: 1%), if known."""
     wide = {**model.config, PRECISION: FP32}
     if wide == model.config:
         return None
@@ -160,8 +151,6 @@ def write_keep(file: Path, keep: float | None) -> None:
 
 @dataclass(frozen=True)
 class ComparisonResults:
-    """The results of all comparisons of a session."""
-
     models: Runs = field(default_factory=dict)
     reports: Mapping[str, Path] = field(default_factory=dict)  # by label, of its `first` model
     goal: Objective = field(default_factory=Objective)  # decides if a model keeps the quality

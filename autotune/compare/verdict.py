@@ -38,13 +38,8 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class ComparisonVerdict:
-    """The result of a comparison.
-
-    If any model has a score on the test split, those without one are not judged, and the sentence names them.
-    """
-
     label: str | None  # to take; None if undecided
-    sentence: str
+    sentence: str  # names labels not judged: those without a score on the test split, if others have one
     standings: tuple[ModelResult, ...] = ()  # of the judged labels, the fastest first
 
 

@@ -22,10 +22,7 @@ def printable(text: object) -> str:
 
 
 def did_you_mean(name: object, known: Collection[str]) -> str:
-    """Returns the end of a message about an unknown `name`, such as `, did you mean trials?`.
-
-    If no `known` name is similar, it lists all of them, or is empty if they are many.
-    """
+    """Returns the end of a message on an unknown `name`: a similar one, or all `known` if they are few."""
     if near := difflib.get_close_matches(str(name), known, n=1):
         return f", did you mean {near[0]}?"
     return f": one of {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""

@@ -47,10 +47,7 @@ def write_to_stdout(text: str) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Replaces `file` atomically and waits for the disk: a kill or a power cut leaves the old or the new one.
-
-    Raises OSError, with the old file unchanged, if it cannot be written.
-    """
+    """Replaces `file` atomically and on disk; after a kill, a power cut or an OSError it is old or new."""
     temporary = file.with_name(f"{file.name}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as stream:

@@ -90,17 +90,14 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Slice:
-    """One member's turn in a round of a race: the complete steps in it.
-
-    A race evaluates nothing. If evaluations are part of the speed, their time comes from the member's trial.
-    """
+    """One member's turn in a round of a race: the complete steps in it."""
 
     number: int  # the trial whose settings ran
     round: int  # from 1; every round has one turn of each member
     samples: int
     seconds: float
     steps: int
-    outside_s: float = 0.0  # seconds that evaluations add
+    outside_s: float = 0.0  # seconds that evaluations add, from the member's trial: a race has none
     unsure: float = 0.0  # relative error of the speed that those seconds may cause
     launch: int = 1  # from 1: in each, all members run in new processes
 
@@ -155,7 +152,6 @@ class Measurement:
 
     @property
     def others(self) -> dict[str, float]:
-        """Shares of the `CPUs` and the `GPU` that other programs kept busy, if over 5%."""
         return others_shares(self.telemetry)
 
     @property

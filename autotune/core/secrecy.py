@@ -48,10 +48,7 @@ _HIDDEN = "(hidden)"
 
 
 def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
-    """Raises InputError if a setting, or an argument inside a text, is a key or a password.
-
-    The message does not quote the secret.
-    """
+    """Raises InputError if a setting, or an argument in a text, is a key or a password; does not quote it."""
     secrets, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
         text = f"{name} {value}" if isinstance(value, str) else name
@@ -119,11 +116,7 @@ def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
 
 
 def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns `hide_secrets` for one environment, compiled for many texts.
-
-    Secrets of the `environment` are passwords in URLs, and the values of variables named like a key or a
-    password, whole and line by line.
-    """
+    """Returns `hide_secrets` for one environment, compiled for many texts."""
     longest_first = sorted({part for _, part in _secrets(environment)}, key=len, reverse=True)
     known = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 

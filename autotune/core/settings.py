@@ -70,8 +70,6 @@ class MemoryEffect(StrEnum):
 
 @dataclass(frozen=True)
 class Needs:
-    """The requirements of a setting's value on the machine."""
-
     cuda: bool = False
     compute_capability: tuple[int, int] | None = None  # the least, if there is a CUDA device
     torchao: bool = False
@@ -84,8 +82,6 @@ FOR_CUDA = Needs(is_for_cuda=True)
 
 @dataclass(frozen=True)
 class Precision:
-    """A number format."""
-
     activation_bytes: int  # of a number kept for the backward pass
     stored_as: str  # the precision whose stored tensors have the same size
     needs: Needs = Needs()
@@ -171,7 +167,6 @@ class Knowledge:
 
     @cached_property
     def whole(self) -> dict[str, tuple[int, int]]:
-        """Lowest and highest value of each setting that is a whole number."""
         return {k.name: k.whole for k in self.by_name.values() if k.whole}
 
     def _up_to(self, effect: Result) -> frozenset[str]:

@@ -18,12 +18,10 @@ def quoted(path: Path | str) -> str:
 
 
 def word(text: str) -> str:
-    """Returns `text` quoted as one word of a command on one printable line; it may be an option.
-
-    Unprintable characters are written as $'...', which bash, zsh and POSIX since 2024 read.
-    """
+    """Returns `text` quoted as one word of a command on one printable line; it may be an option."""
     if text.isprintable() and "  " not in text and text == text.strip():  # messages collapse spaces
         return shlex.quote(text)
+    # bash, zsh and POSIX since 2024 read this.
     return "$'" + "".join(map(_escaped, os.fsencode(text))) + "'"
 
 

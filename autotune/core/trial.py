@@ -32,8 +32,6 @@ class TrialKind(StrEnum):
 
 
 class Failure(StrEnum):
-    """The reason that a trial failed."""
-
     OOM = "oom"
     ERROR = "error"
     DIVERGED = "diverged"
@@ -59,8 +57,6 @@ class Shortage(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on a trial."""
-
     status: Status
     failure: Failure | None = None  # if it failed
     reason: str = ""  # a line for people; no decision depends on it
@@ -124,7 +120,6 @@ class Trial:
 
     @property
     def runs_alone(self) -> bool:
-        """True if nothing else may run alongside it."""
         return self.kind in (TrialKind.RACE, TrialKind.STEP)  # the others are not judged by their speed
 
     @property
@@ -134,7 +129,6 @@ class Trial:
 
     @property
     def original(self) -> int:
-        """The number of the trial that this one repeats, or else its own number."""
         return self.repeat.of if self.repeat else self.number
 
     @property
@@ -171,8 +165,6 @@ class Trial:
 
 
 class RejectedFor(StrEnum):
-    """The reason not to run a suggestion."""
-
     LIMITS = "limits"  # outside the space's limits
     MEMORY = "memory"  # cannot fit
     SPEED = "speed"  # cannot win

@@ -35,7 +35,6 @@ def number(value: object) -> float | None:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """Returns the finite numbers among `values`, as floats."""
     return {name: as_float for name, value in values.items() if (as_float := number(value)) is not None}
 
 

@@ -83,7 +83,6 @@ def package(name: str, use: str = "") -> Capability:
 
 
 def torch(look: Look) -> Capability:
-    """Checks that torch can be imported."""
     if isinstance(look.torch, Fault):
         return Capability("torch", False, look.torch.what, look.torch.remedy)
     return Capability("torch", True, look.torch.build)
@@ -98,7 +97,6 @@ def _driver(here: Hardware) -> Iterator[Capability]:
 
 
 def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capability]:
-    """Yields every GPU, and whether a search can use it."""
     for one in look.verdicts:
         facts, gpu = [], one.gpu
         if gpu:
@@ -116,14 +114,12 @@ def devices(look: Look, found: Hardware, visible: str | None) -> Iterator[Capabi
 
 
 def precisions(machine: Machine) -> Iterator[Capability]:
-    """Yields every precision, and why trials cannot train in it here."""
     for precision in PRECISIONS:
         reason = explain_unsupported(PRECISION, precision, machine)
         yield _setting(precision, reason, "trials can train in it")
 
 
 def compiling(machine: Machine) -> Capability:
-    """Checks that trials can use torch.compile."""
     reason = explain_unsupported(COMPILE, "default", machine)
     return _setting("torch.compile", reason, "trials can compile the model")
 
@@ -150,7 +146,6 @@ def memory_limit(group: Path | None) -> Capability:
 
 
 def space_left(name: str, where: Path, wanted_bytes: int, remedy: str) -> Capability:
-    """Checks the free space of the file system of `where`."""
     try:
         free_bytes = shutil.disk_usage(where).free
     except OSError as error:

@@ -24,8 +24,6 @@ Values = tuple[Mapping[str, Any], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Format:
-    """The format of an exported file."""
-
     suffix: str  # the default name is best.`suffix`
     values: Callable[[Winner], Values] | None = None  # None: the file of the workload's own trainer
     reads: str = ""  # call that reads the file, with the placeholder {file}
@@ -50,12 +48,9 @@ class Format:
 
 
 def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
-    """Returns the settings that a framework's file can express; raises InputError if there are none.
-
-    A setting that already has one of the framework's names keeps it, unless the workload uses another
-    framework.
-    """
+    """Returns the settings that a framework's file can express; raises InputError if there are none."""
     theirs = winner.workload.entry_point
+    # If so, a setting that already has one of the framework's names keeps it.
     knows_names = theirs == kind or (file.is_common and theirs not in FRAMEWORKS)
     own: dict[str, Any] = {}
     by_meaning: dict[str, Any] = {}
@@ -93,10 +88,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def named(name: str | None, workload: Workload) -> Format:
-    """Returns the format called `name`, by default the workload's own.
-
-    Raises InputError if there is no such format, or if it belongs to another workload.
-    """
+    """Returns the format `name`, by default the workload's own; raises InputError if it is not offered."""
     own = workload.own_file.format
     if name is None:
         return FORMATS[own]

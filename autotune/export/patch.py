@@ -118,10 +118,7 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
 
 
 def _in_words_of(path: str, old: Any, given: Given, own: Sequence[Any]) -> Any:
-    """Returns the value to write at `path`; a precision gets the file's spelling if `old` has one.
-
-    The user's `own` words do not count as the file's spelling.
-    """
+    """Returns the value for `path`: a precision as the file spells it, unless `old` is the user's own."""
     name = _last(path)
     words = _WORDS.get(name, {}) if given.meaning == PRECISION else {}
     is_files = old in words.values() or (old in _OTHERS.get(name, ()) and old not in own)

@@ -45,7 +45,6 @@ class Winner:
 
     @property
     def every(self) -> list[Given]:
-        """All settings, each with the user's and the tuner's name and value."""
         named = [(path, theirs, self.naming.name(path)) for path, theirs in flatten(self.settings)]
         values = {name: theirs for _, theirs, name in named}
         return [
@@ -55,7 +54,6 @@ class Winner:
 
     @property
     def has_workers(self) -> bool:
-        """True if loaders have worker processes."""
         return any(given.ours for given in self.every if given.meaning == WORKERS)
 
     @property
@@ -85,7 +83,6 @@ def comment_lines(lines: Iterable[str]) -> str:
 def from_trial(
     trial: Trial, history: History, workload: Workload, provenance: Mapping[str, Any], gpus: int = 0
 ) -> Winner:
-    """Returns the winner to export for `trial`."""
     space = history.space
     evidence = {
         "trial": f"{trial.number} of session {provenance.get('session', '')}",

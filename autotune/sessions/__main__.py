@@ -14,7 +14,6 @@ from autotune.sessions.requests import CALL
 
 
 def main() -> int:
-    """Runs the call read from standard input; returns the exit code."""
     call = CALL.validate_json(sys.stdin.readline())
     supervision.die_with(call.parent)
     try:

@@ -20,8 +20,6 @@ from autotune.workloads.in_place import Document
 
 @dataclass(frozen=True)
 class Export:
-    """A file that was written, and the messages about it."""
-
     file: Path
     settings: str  # settings and figures of the exported trial
     notes: list[str]  # on replaced values, and settings that the file cannot express
@@ -60,10 +58,7 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
 
 
 def find_trial(shown: Snapshot, number: int | None) -> Trial:
-    """Returns trial `number`, by default the winner.
-
-    Raises UnconfirmedError if the winner is not confirmed yet, and InputError if there is no such trial.
-    """
+    """Returns a trial, by default the winner; raises InputError or UnconfirmedError if there is none."""
     history = shown.history
     if history.baseline is None:
         raise InputError(f"session {shown.session}: no result yet, because the baseline has not completed")
@@ -83,7 +78,6 @@ def find_trial(shown: Snapshot, number: int | None) -> Trial:
 
 
 def _unsaid(written: Exported, best: Winner, file: Path) -> list[str]:
-    """Returns a line for each searched setting that a file lacks, and one with the number of others."""
     lines = [line for line in written.unsaid if line.partition(":")[0] in best.searched]
     rest = len(written.unsaid) - len(lines)
     others = [f"{words.plural(rest, 'setting')} not searched, listed in {file}"] if rest else []

@@ -31,7 +31,6 @@ def deliberate(error: BaseException) -> BaseException | None:
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the exit code of a command that ends with a deliberate error."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return EXIT_BAD_INPUT if isinstance(error, InputError) else EXIT_ABORTED

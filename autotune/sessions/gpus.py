@@ -1,7 +1,4 @@
-"""Finds the GPUs that trials can compute on: those that NVML lists and torch can use.
-
-A failing device is left out and reported with a remedy. Used by `doctor` and every command that trains.
-"""
+"""Finds the GPUs that NVML lists and torch can compute on, and a remedy for each of the others."""
 
 import json
 import math
@@ -71,14 +68,11 @@ class DeviceVerdict:
 
 @dataclass(frozen=True)
 class Look:
-    """Results of checking a machine's GPUs with torch."""
-
     torch: Torch | Fault
     verdicts: tuple[DeviceVerdict, ...] = ()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """GPUs that trials can compute on."""
         return tuple(one.gpu for one in self.verdicts if one.gpu and not one.fault)
 
     @property
@@ -96,8 +90,6 @@ class Look:
 
 @dataclass(frozen=True)
 class Usable:
-    """Hardware for trials, the GPUs of each trial, and notes on excluded devices."""
-
     hardware: Hardware
     machine: Machine
     gpus_per_trial: float
@@ -136,13 +128,11 @@ def usable(asked: float | None) -> Usable:
 
 
 def _without_crowded(look: Look, needed: int) -> Look:
-    """Returns `look` without GPUs that others fill by more than half, if another has twice as much free.
-
-    Every trial is limited to what the fullest GPU has free. At least `needed` GPUs stay.
-    """
+    """Returns `look` without GPUs that others fill by more than half, if another has twice as much free."""
     freest_bytes, verdicts = max((gpu.free_bytes for gpu in look.gpus), default=0), []
     for one in look.verdicts:
         fault, gpu = one.fault, one.gpu
+        # Every trial is limited to what the fullest GPU has free.
         if gpu and not fault and 2 * gpu.free_bytes < min(gpu.memory_bytes, freest_bytes):
             used, whole = map(units.format_bytes, (gpu.used_bytes, gpu.memory_bytes))
             remedy = f"to search on it too, name the GPUs in {devices.VISIBLE}"
@@ -153,7 +143,6 @@ def _without_crowded(look: Look, needed: int) -> Look:
 
 
 def _of_amd() -> tuple[str, ...]:
-    """Returns a line if this torch is built for AMD's GPUs, which trials will not use."""
     with suppress(PackageNotFoundError):
         if "+rocm" in (build := version("torch")):
             return (f"torch {build} is for AMD's GPUs; a search uses only NVIDIA's: trials run on the CPU",)
@@ -243,11 +232,8 @@ def ask(environment: Mapping[str, str], python: str = sys.executable) -> Torch |
 
 
 def judge(device: Device, told: Torch | Fault) -> DeviceVerdict:
-    """Returns the verdict on a device, from what torch told in a process that sees only this device.
-
-    Without a UUID it could not be asked about this device.
-    """
-    if not device.uuid or isinstance(told, Fault) or not told.devices:
+    """Returns the verdict on a device, from what torch told in a process that sees only this device."""
+    if not device.uuid or isinstance(told, Fault) or not told.devices:  # without a UUID torch cannot be asked
         return DeviceVerdict(device.label, device.gpu, _unseen(device, told))
     seen = told.devices[0]
     capability = tuple(seen["compute_capability"])

@@ -50,8 +50,6 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Ended:
-    """A training that ran to its end."""
-
     side: str
     pair: int  # from 0; also its seed
     run: TrainingRun
@@ -158,10 +156,7 @@ class _Comparison:
         return self._end_s - time.monotonic()
 
     def _train(self, side: str, pair: int) -> bool:
-        """Runs one training and records its time and scores; returns False if the time was up before its end.
-
-        Raises InputError if it fails, or does not show the score.
-        """
+        """Runs one training and records it; returns False if the time was up before its end."""
         prober = self._probers[side]
         probing.say(f"{side} trains with seed {pair} ...")
         seen = prober.run(replace(prober.line, seed=pair), effects.never, self._left_s(), start_s=0.0)
@@ -209,7 +204,6 @@ class _Comparison:
         return pairs.judge(before, after, self._goal, self._asked.pairs)
 
     def report(self, verdict: PairedVerdict) -> list[str]:
-        """Returns the answer as lines for people."""
         before, after = self._runs()
         count = min(len(before), len(after))
         if not count:
@@ -232,7 +226,6 @@ class _Comparison:
         return [*lines, f"Not confirmed: {verdict.why_not}.", *more]
 
     def as_json(self, verdict: PairedVerdict) -> dict[str, Any]:
-        """Returns the answer as JSON for programs."""
         before, after = self._runs()
         return {
             "format": FORMAT,
@@ -249,7 +242,6 @@ class _Comparison:
 
 
 def _digests(lines: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Returns the digests of the scripts and small files that the command lines name."""
     digests = {}
     for one in sorted({one for line in lines for one in line}):
         path = Path(one)

@@ -139,10 +139,7 @@ def complete(
 
 
 def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Workload) -> dict[str, Setting]:
-    """Returns the baseline of `space`, updated with `settings` and completed by the workload.
-
-    Raises InputError if it is invalid.
-    """
+    """Returns the baseline with `settings`, completed by the workload; raises InputError if it is invalid."""
     try:  # settings that are given outside the search space have the user's names
         whole = {**space.baseline, **space.naming.named(settings)}
         space.naming.as_given(whole)
@@ -152,7 +149,6 @@ def whole_baseline(space: Space, settings: Mapping[str, Setting], workload: Work
 
 
 def _planned(space: Space) -> list[str]:
-    """Returns a note on the steps and evaluations of a baseline trial, if the space has `evaluate_every`."""
     if space.evaluate_every is None:
         return []
     budget, size = space.budget, space.effective_batch_size({})
@@ -163,10 +159,7 @@ def _planned(space: Space) -> list[str]:
 
 
 def _uncounted(space: Space) -> list[str]:
-    """Returns notes on evaluations that the speed cannot count: a useless knob, or an unknown interval.
-
-    Raises InputError if the interval is unknown although a setting for it exists.
-    """
+    """Returns notes on evaluations that the speed cannot count: a useless knob, or an unknown interval."""
     name = space.interval_setting
     if not space.objective.counts_evaluations:
         return [f"knob {space.naming.path(name)}: {checks.UNCOUNTED}"] if name and name in space.knobs else []
@@ -179,10 +172,7 @@ def _uncounted(space: Space) -> list[str]:
 
 
 def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
-    """Returns `budget` with the upper limit of samples, if trials end once the baseline has learnt.
-
-    The limit is the whole training if its length is known.
-    """
+    """Returns `budget` with the upper limit of samples, if trials end once the baseline has learnt."""
     if not budget.until_learnt:
         return budget
     most = max(budget.samples_per_trial, training_samples or _LOOKS * budget.samples_per_trial)
@@ -194,10 +184,7 @@ def _open_ended(budget: Budget, training_samples: int | None) -> Budget:
 def _as_taken(
     space: Space, baseline: Mapping[str, Setting], workload: Workload, source: str
 ) -> dict[str, Knob]:
-    """Returns the knobs, with their values as the workload converts them along with the baseline's settings.
-
-    Raises InputError with all values that the workload rejects: they would fail a trial hours later.
-    """
+    """Returns the knobs with values as the workload converts them; raises InputError if it rejects any."""
     knobs, mistakes = dict(space.knobs), []
     for name, knob in space.knobs.items():
         if not isinstance(knob, Distribution):
@@ -206,7 +193,7 @@ def _as_taken(
         for value in knob.choice or knob.bounds:
             try:
                 taken.append(workload.complete({**baseline, name: value}).get(name))
-            except InputError as error:
+            except InputError as error:  # it would fail a trial hours later
                 text = str(error).removeprefix("baseline: ").removeprefix(f"{name}: ")
                 mistakes.append(f"knob {name}: {text}")
         if knob.choice and len(taken) == len(knob.choice):
@@ -221,7 +208,6 @@ def _as_taken(
 
 
 def machine(hardware: Hardware) -> Machine:
-    """Returns the facts about `hardware` that decide which settings can run."""
     return Machine(
         cpus=hardware.cpus,
         compute_capability=min((gpu.compute_capability for gpu in hardware.gpus), default=None),

@@ -73,15 +73,11 @@ def chooser(asked: Scoring) -> Choose:
 
 
 class _Likeliest(Choose):
-    """Chooses the likeliest score without asking."""
-
     def score(self, candidates: Sequence[Score]) -> Score:
         return candidates[0]
 
 
 class _Asking(Choose):
-    """Asks the user on the terminal."""
-
     def score(self, candidates: Sequence[Score]) -> Score:
         for number, one in enumerate(candidates, 1):
             say(f"  {number}) {one.described}")

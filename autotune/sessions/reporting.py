@@ -25,10 +25,7 @@ def render(root: Path, form: str, samples: int = SAMPLES, prices: Prices | None 
 
 
 def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
-    """Writes the page of an ended search; returns lines on it, none if the baseline has not ended.
-
-    A known fault becomes a line, since the results are safe without the page.
-    """
+    """Writes the page of an ended search; returns lines on it, none if the baseline has not ended."""
     if not any(t.number == 0 and t.outcome for t in trials):
         return []
     try:
@@ -37,11 +34,10 @@ def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
         fault = str(error) if isinstance(error, InputError) else failures.study_fault(error)
         if fault is None:
             raise
-        return [f"No report: {fault}"]
+        return [f"No report: {fault}"]  # the results are safe without it
 
 
 def write(file: Path, text: str) -> str:
-    """Writes a report; returns a line that names its file."""
     files.write(file, text)
     return f"Report: {file}"
 

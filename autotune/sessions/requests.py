@@ -40,15 +40,11 @@ class Scoring:
 
 @dataclass(frozen=True, kw_only=True)
 class Probing(Scoring):
-    """The user's choices for a training given as a command line."""
-
     only: str | None = _probed("tune only these, of batch,lr,length,workers,precision,compile; default: all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeRequest(Scoring):
-    """The options of `python -m autotune judge`."""
-
     keep: float | None = _goal("share of A's improvement to keep", min=0, max=1)
     within: float | None = _goal("instead of --keep: how much worse than A's the score may be", min=0)
     pairs: int = _budget("most pairs of trainings, each with a seed of its own", 8, min=3)
@@ -117,8 +113,6 @@ class SearchRequest(Probing):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeRequest:
-    """The options of `python -m autotune resume`."""
-
     session: Path = field(metadata={"argument": {"help": SESSION}})
     trials: int = option("additional trials to run", 0, min=0)
     time: str | None = option("new time limit, counted from now")

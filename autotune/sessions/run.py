@@ -200,7 +200,6 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
 
 
 def _ending(search: Search) -> list[str]:
-    """Returns lines on why no further trial was started, unless all planned ones were."""
     if search.stopping == TIME_UP:
         lines = [view.out_of_time(search.history.trials, search.plan.trials)]
     else:

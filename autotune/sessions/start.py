@@ -109,10 +109,7 @@ def _of_one_epoch(space: Space, length: PlannedLength) -> Space:
 
 
 def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
-    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples seen.
-
-    Raises InputError if it does not complete, or no samples were seen.
-    """
+    """Trains the one-epoch baseline of a complete `space` to its end; returns the samples seen."""
     print("The baseline trains for an epoch, to count its samples ...", file=sys.stderr, flush=True)
     with scratch.directory(".epoch-", Path.cwd()) as place:
         training = TrainingSetup(space, workload, here.hardware, Options(here.gpus_per_trial))
@@ -147,7 +144,6 @@ def _is_demonstration(asked: SearchRequest) -> bool:
 
 
 def _demonstration(asked: SearchRequest, found: Hardware) -> list[str]:
-    """Returns a note on tuning the published model, if this is a demonstration on a GPU."""
     if not found.gpus or not _is_demonstration(asked):
         return []
     return [
@@ -172,7 +168,6 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
 
 
 def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
-    """Returns the values that replace values of the search space, by section."""
     return {
         "budget": {
             "trials": asked.trials,

@@ -42,8 +42,6 @@ def _throw(error: BaseException) -> NoReturn:
 
 @dataclass(frozen=True)
 class Job:
-    """A session to run, with the resources that it needs."""
-
     session: StoredSession
     shown: Path  # as the user names it
     space: Space

@@ -39,7 +39,6 @@ def facts() -> dict[str, Any]:
 
 
 def _device(index: int) -> dict[str, Any]:
-    """Returns torch's properties of a device, with the reason for each precision that fails."""
     properties = torch.cuda.get_device_properties(index)
     tried = {name: _why_not(partial(_compute, name, f"cuda:{index}")) for name in (*_DTYPES, "fp8")}
     return {

@@ -19,18 +19,14 @@ def spaces_dir() -> Path:
 
 
 def names() -> list[str]:
-    """Returns the names of the search spaces that come with the tuner."""
     return sorted(file.stem for file in spaces_dir().glob("*.yaml"))
 
 
 def space_for(hardware: "Hardware", *, drawn: bool = False) -> Path:
-    """Returns the search space for this machine's smallest GPU, or for its CPU.
-
-    With `drawn` (synthetic) data, a GPU gets the space of a small model, which is searched in minutes.
-    """
+    """Returns the search space for this machine's smallest GPU, or for its CPU."""
     if hardware.device_bytes is None:
         return spaces_dir() / "cpu.yaml"
-    if drawn:
+    if drawn:  # synthetic data: a small model, which is searched in minutes
         return spaces_dir() / "gpu-small.yaml"
     return spaces_dir() / ("laptop-8gb.yaml" if hardware.device_bytes < _LAPTOP_BYTES else "gpu.yaml")
 

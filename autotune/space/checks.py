@@ -24,7 +24,6 @@ _MOST_LISTED = 5  # wrong values in a message
 
 
 def setting_mistakes(space: Space) -> Iterator[str]:
-    """Yields mistakes in the declarations of settings and knobs."""
     yield from space.naming.mistakes(COMMON.by_name, space.baseline)
     yield from _step_count_mistakes(space)
     yield from _evaluation_mistakes(space)
@@ -39,7 +38,6 @@ def setting_mistakes(space: Space) -> Iterator[str]:
 
 
 def _following_knob_mistakes(space: Space) -> Iterator[str]:
-    """Yields mistakes in knobs that follow others: a scaled learning rate, a kept batch."""
     for name, knob in space.knobs.items():
         where = f"{space.naming.path(name)}: keep: effective_batch_size"
         if isinstance(knob, ScaledLearningRate):
@@ -85,7 +83,6 @@ def _lacking(role: str) -> str:
 
 
 def _step_count_mistakes(space: Space) -> Iterator[str]:
-    """Yields mistakes in the settings that are declared to count optimizer steps."""
     declared = {"counted_in_steps": space.counted_in_steps}
     declared |= {"evaluate_every": (space.evaluate_every,)} if space.evaluate_every else {}
     if space.evaluate_every and space.unit != "samples":

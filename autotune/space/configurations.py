@@ -38,12 +38,9 @@ def configure(space: Space, drawn: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def _kept_accumulation(space: Space, config: Config) -> int:
-    """Returns the accumulation steps that give `config` the baseline's effective batch.
-
-    Rounds down, to at least 1, if they do not divide evenly: the configuration is then outside the limits.
-    """
+    """Returns the accumulation steps that give `config` the baseline's effective batch, rounded down."""
     at_once = space.effective_batch_size({**config, ACCUMULATION: 1})
-    return max(1, space.effective_batch_size({}) // at_once)
+    return max(1, space.effective_batch_size({}) // at_once)  # outside the limits, if it does not divide
 
 
 def drawn_values(space: Space, config: Config) -> dict[str, Setting]:
@@ -110,15 +107,11 @@ def contains(space: Space, config: Config) -> bool:
 
 
 def resized(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting]:
-    """Returns `config` with another micro-batch, and the settings that follow it updated."""
     return changed(space, config, {MICRO_BATCH: micro_batch_size})
 
 
 def regrouped(space: Space, config: Config, micro_batch_size: int) -> dict[str, Setting] | None:
-    """Returns `config` with another micro-batch at the same effective batch.
-
-    None if the micro-batch does not divide it, or the space does not contain the accumulation.
-    """
+    """Returns `config` with another micro-batch at the same effective batch; None if the space has none."""
     knob, effective = space.drawn_knobs.get(ACCUMULATION), space.effective_batch_size(config)
     at_once = space.effective_batch_size({**config, MICRO_BATCH: micro_batch_size, ACCUMULATION: 1})
     times, rest = divmod(effective, at_once)
@@ -149,11 +142,7 @@ def _steps(space: Space, given: Config) -> dict[str, Setting]:
 
 
 def for_workload(space: Space, settings: Config) -> dict[str, Any]:
-    """Returns `settings` for the whole training, in the user's names, shape and words.
-
-    Step counts are rescaled from the baseline's effective batch to that of `settings`, and the planned
-    length from a trial to the whole training.
-    """
+    """Returns `settings` for the whole training, in the user's names, shape and words."""
     length = lengths.settings(space, settings, is_whole=True)
     return space.naming.as_given({**with_following(space, settings), **length})
 
@@ -161,10 +150,7 @@ def for_workload(space: Space, settings: Config) -> dict[str, Any]:
 def for_trial(
     space: Space, settings: Config, samples: int | None = None, evaluations: int | None = None
 ) -> dict[str, Any]:
-    """Returns `settings` for a trial, with evaluations evenly spaced over its samples.
-
-    `samples` and `evaluations` replace the budget's values.
-    """
+    """Returns `settings` for a trial of `samples`, else the budget's, with evenly spaced `evaluations`."""
     given = {**with_following(space, settings), **lengths.settings(space, settings)}
     if space.evaluate_every is not None:
         given[space.evaluate_every] = trial_interval(space, settings, samples, evaluations)
@@ -174,13 +160,10 @@ def for_trial(
 def trial_interval(
     space: Space, settings: Config, samples: int | None = None, evaluations: int | None = None
 ) -> int:
-    """Returns the steps between evaluations of a trial; the arguments are those of `for_trial`.
-
-    The last evaluation is never before the end: the trial would run on until the next one. A training that
-    ends by itself has it a step before, since a script may evaluate before a step, and not after its last
-    one.
-    """
+    """Returns the steps between evaluations of a trial; the arguments are those of `for_trial`."""
     count = evaluations or space.budget.evaluations_per_trial
     steps = space.samples(settings, samples) / effective_batch(settings)
+    # Rounded up, or the trial would run on from its last evaluation to the next. If it ends by itself, the
+    # last one is a step before the end: a script may evaluate before a step, and not after its last one.
     ends_itself = lengths.knob(space) is not None
     return max(1, int((steps - 1) // count if ends_itself else math.ceil(steps / count)))

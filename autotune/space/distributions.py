@@ -20,7 +20,6 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
-    """Returns the configuration for Optuna's parameters."""
     drawn: dict[str, Setting] = {}
     for name, knob in space.drawn_knobs.items():
         value = params[_parameter(name, knob)]

@@ -90,7 +90,6 @@ class Distribution(SpacePart):
         return self.uniform or self.loguniform or self.randint or (0, 0)
 
     def with_choice(self, values: Sequence[Setting]) -> "Distribution":
-        """Returns a choice of `values` for the same setting."""
         return Distribution(choice=tuple(values), moves=self.moves)
 
     def including(self, value: Setting) -> "Distribution":
@@ -101,10 +100,8 @@ class Distribution(SpacePart):
 
     @property
     def exponents(self) -> tuple[int, int] | None:
-        """Lowest and highest exponent if the values are consecutive powers of two, else None.
-
-        The sampler searches the exponent, so that 32 and 64 are neighbours.
-        """
+        """Lowest and highest exponent if the values are consecutive powers of two, else None."""
+        # The sampler searches the exponent, so that 32 and 64 are neighbours.
         values = self.choice or ()
         powers = sorted(v.bit_length() - 1 for v in values if type(v) is int and v > 0 and v.bit_count() == 1)
         if len(powers) < max(2, len(values)):
@@ -113,7 +110,6 @@ class Distribution(SpacePart):
 
     @property
     def drawn_from(self) -> "Distribution":
-        """The searched distribution: the knob's own."""
         return self
 
     def neighbours(self, value: Setting) -> list[Setting]:
@@ -129,7 +125,6 @@ class Distribution(SpacePart):
         return [*below[-1:], *ordered[len(below) :][:1]]
 
     def draw(self, rng: random.Random) -> Setting:
-        """Returns a random value."""
         if self.choice:
             return rng.choice(self.choice)
         if self.randint:
@@ -172,7 +167,6 @@ class ScaledLearningRate(SpacePart):
 
     @property
     def drawn_from(self) -> Distribution:
-        """The searched distribution: the multiplier's."""
         return self.multiplier
 
 
@@ -228,7 +222,6 @@ class PlannedLength(SpacePart):
         return self.steps or self.epochs or self.samples
 
     def renamed(self, name: Callable[[str], str]) -> Self:
-        """Returns the knob with its settings renamed."""
         unit = next(unit for unit in ("steps", "epochs", "samples") if getattr(self, unit))
         return self.model_copy(update={unit: tuple(map(name, self.names))})
 
@@ -276,7 +269,6 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _keys(place: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    """Returns the valid keys at `place` below a `model`."""
     for part in place[:-1]:
         inner = model.model_fields[str(part)].annotation
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):

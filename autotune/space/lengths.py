@@ -13,7 +13,6 @@ _ROUNDING = 0.02  # tolerance of a share, as steps and epochs are whole
 
 
 def knob(space: Space) -> PlannedLength | None:
-    """Returns the knob for the length of a training; None if there is none."""
     declared = space.knobs.get(LENGTH)
     return declared if isinstance(declared, PlannedLength) else None
 
@@ -72,11 +71,7 @@ def is_within(space: Space, config: Config) -> bool:
 
 
 def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[str, Setting]:
-    """Returns the user's length settings for the length of `config`, all scaled by the same factor.
-
-    They are for a trial, which may be a miniature, or, if `is_whole`, for the training that the trial stands
-    for. `evaluate_every` is then scaled too: a shorter training would otherwise end unevaluated.
-    """
+    """Returns the user's length settings for a trial of `config`, or for the whole training it stands for."""
     plan, length, full = knob(space), config.get(LENGTH), training_length(space)
     unit_samples = _samples_each(space, plan, config) if plan else None
     if plan is None or full is None or unit_samples is None or not isinstance(length, int):
@@ -84,7 +79,7 @@ def settings(space: Space, config: Config, *, is_whole: bool = False) -> dict[st
     samples = length * full / space.budget.samples_per_trial if is_whole else length
     times = samples / unit_samples / float(space.baseline[plan.names[0]] or 1)
     values = {name: scaled(space.baseline.get(name), times) for name in plan.names}
-    every = space.evaluate_every if is_whole and plan.steps else None
+    every = space.evaluate_every if is_whole and plan.steps else None  # or a shorter one ends unevaluated
     if every is not None and every not in space.knobs and isinstance(usual := space.baseline.get(every), int):
         values[every] = max(1, math.floor(usual * times))  # so that the last evaluation is not after the end
     return values
@@ -104,10 +99,7 @@ def endless(space: Space, config: Config, times: int) -> Config:
 
 
 def completed(space: Space) -> Space:
-    """Returns the space with trials as long as the user's training, or as `samples_per_trial` if given.
-
-    They are of whole steps or epochs, or else less than one.
-    """
+    """Returns the space with trials as long as the user's training, or as `samples_per_trial` if given."""
     plan = knob(space)
     if plan is None:
         return space
@@ -116,7 +108,7 @@ def completed(space: Space) -> Space:
         space = space.revised(budget={"samples_per_trial": length})
     asked, training = space.budget.samples_per_trial, {"samples": space.training.samples or length}
     is_part = asked < (_samples_each(space, plan, space.baseline) or 1)
-    samples = asked if is_part else planned(space, {}, asked)
+    samples = asked if is_part else planned(space, {}, asked)  # whole steps or epochs, or less than one
     return space.revised(budget={"samples_per_trial": samples}, training=training)
 
 
@@ -128,7 +120,6 @@ def miniature(space: Space) -> float | None:
 
 
 def mistakes(space: Space) -> Iterator[str]:
-    """Yields mistakes in the length settings."""
     plan = space.knobs.get(LENGTH)
     if plan is None:
         return

@@ -72,10 +72,7 @@ def _explain_uncompiled(machine: Machine) -> str | None:
 
 
 def fit_to(space: Space, machine: Machine) -> tuple[Space, list[str]]:
-    """Returns `space` without values that this machine cannot run, and a line for each dropped value.
-
-    Raises InputError if the baseline itself cannot run here.
-    """
+    """Drops values that cannot run here, with a line on each; raises InputError if the baseline cannot."""
     require("the baseline", space.baseline, machine, space.known)
     knobs, dropped = {}, []
     for name, knob in space.knobs.items():

@@ -20,8 +20,6 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Naming:
-    """Names and words of a user's settings."""
-
     roles: Mapping[str, str] = field(default_factory=dict)  # the user's path by the tuner's name
     # The user's words by name and value, such as {precision: {fp16: 16-mixed}}.
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -61,11 +59,9 @@ class Naming:
         return nest({self.path(name): value for name, value in words.items()})
 
     def no_setting(self, path: str, baseline: Mapping[str, Any]) -> str:
-        """Returns the mistake that the `baseline` has no setting at `path`."""
         return f"the baseline has no setting {path!r}{did_you_mean(path, [*map(self.path, baseline)])}"
 
     def mistakes(self, known: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[str]:
-        """Yields mistakes in roles and words, such as a role of a setting that the `baseline` lacks."""
         for role, path in self.roles.items():
             if role not in known:
                 yield f"roles: no such role {role!r}{did_you_mean(role, list(known))}"
@@ -140,7 +136,6 @@ class _Leaf:
 
 
 def _steps(path: str) -> list[str | int]:
-    """Returns the names and indices of a path."""
     if _PATH.fullmatch(path) is None:
         raise ValueError(f"{path!r}: not a path such as optim.lr or betas[0]")
     return [int(index) if index else name for name, index in _STEP.findall(path)]

@@ -140,12 +140,10 @@ class Objective(SpacePart):
 
     @property
     def counts_evaluations(self) -> bool:
-        """True if evaluations are part of the speed."""
         return self.speed == "wall"
 
     @property
     def takes_any_quality(self) -> bool:
-        """True if the winner may have any quality."""
         return self.within is None and not self.keep
 
     @property

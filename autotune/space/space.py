@@ -85,7 +85,6 @@ class Space(SpacePart):
     @field_validator("baseline", mode="before")
     @classmethod
     def _as_ours(cls, value: Any, info: ValidationInfo) -> Any:
-        """Flattens the baseline, under the tuner's names."""
         if not isinstance(value, dict):
             return value
         return {k: as_number(v) for k, v in _naming(info.data).named(value).items()}
@@ -130,12 +129,10 @@ class Space(SpacePart):
 
     @property
     def naming(self) -> Naming:
-        """The translation to and from the user's settings."""
         return Naming(self.roles, self.values)
 
     @property
     def metric(self) -> Metric:
-        """The metric of the baseline's records."""
         return self.metric_of({})
 
     def metric_of(self, config: Config) -> Metric:
@@ -160,16 +157,12 @@ class Space(SpacePart):
         return self.evaluate_every or registry.cadence(registry.label(self.workload)).setting
 
     def samples_per_evaluation(self, config: Config) -> int | None:
-        """Returns the work between two evaluations of the user's training with `config`; None if unknown.
-
-        `evaluate_every` counts steps of the baseline's effective batch, whatever batch `config` has. A
-        workload's own setting applies to the batch of `config`, and only if the unit is samples.
-        """
+        """Returns the work between two evaluations of the user's training with `config`; None if unknown."""
         settings, interval = self.settings(config), None
-        if self.evaluate_every is not None:
+        if self.evaluate_every is not None:  # in steps of the baseline's batch, whatever `config` has
             steps = settings.get(self.evaluate_every)
             interval = steps * self.effective_batch_size({}) if isinstance(steps, int) else None
-        elif self.unit == "samples":
+        elif self.unit == "samples":  # the workload's own setting applies to the batch of `config`
             cadence = registry.cadence(registry.label(self.workload))
             interval = cadence.samples(settings, self.training.samples_per_epoch)
         return interval or self.training.samples_per_evaluation

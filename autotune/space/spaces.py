@@ -85,10 +85,7 @@ def to_values(space: Space) -> dict[str, Any]:
 
 
 def complete(space: Space, source: str) -> Space:
-    """Returns `space` with the baseline's value in every choice, so that the search can start from it.
-
-    Raises InputError, with every mistake in one line, if knobs and limits cannot be met.
-    """
+    """Returns `space` with the baseline's value in every choice; raises InputError with every mistake."""
     mistakes = [
         f"knob {n}: the baseline must give its value{did_you_mean(n, space.baseline)}"
         for n in space.knobs

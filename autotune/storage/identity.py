@@ -16,8 +16,6 @@ _NUMBER = re.compile(r"\d{4,5}")  # no search has numbers of more digits
 
 @dataclass(frozen=True)
 class TrialIdentity:
-    """Identifies a trial, independently of its outcome."""
-
     session: str
     number: int
     config: dict[str, Setting]

@@ -12,8 +12,6 @@ T = TypeVar("T")
 
 
 class JsonFile(Generic[T]):
-    """Writes and reads files that hold one value of the type `kind`."""
-
     def __init__(self, kind: type[T]) -> None:
         self._adapter = TypeAdapter(kind)
 
@@ -21,7 +19,6 @@ class JsonFile(Generic[T]):
         files.write_whole(file, json.dumps(self._adapter.dump_python(value, mode="json")))
 
     def read(self, file: Path) -> T | None:
-        """Returns the value in `file`, None if it is missing or invalid."""
         try:
             return self._adapter.validate_json(files.read(file))
         except (OSError, ValueError):

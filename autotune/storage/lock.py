@@ -38,11 +38,7 @@ class Held:
 
 @contextmanager
 def hold(root: Path, file: Path, what: str) -> Iterator[Held]:
-    """Holds the lock of the directory `root` and of the `file` in it.
-
-    Raises SessionBusyError, which names the holder, if another process has it, and InputError if the file
-    cannot be locked.
-    """
+    """Holds the lock of the directory `root` and of the `file` in it; raises errors as `hold_file` does."""
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):  # the file system locks only files
@@ -81,7 +77,6 @@ def hold_file(file: Path, what: str) -> Iterator[None]:
 
 
 def _lock(descriptor: int, file: Path, what: str) -> None:
-    """Raises SessionBusyError, which names the holder in `file`, if another process has the lock."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +96,6 @@ def busy_error(file: Path, what: str) -> SessionBusyError:
 
 
 def is_held(root: Path, file: Path) -> bool:
-    """Returns True if a process holds the lock of `root`."""
     for path in (root, file):
         with suppress(FileNotFoundError), ExitStack() as stack:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -42,7 +42,6 @@ _FREE = (
 
 
 def collect(name: str, space: Space, workload: Workload, hardware: Hardware, seed: int) -> dict[str, Any]:
-    """Returns the provenance of a session called `name` that begins now."""
     arguments = [secrecy.hide_secrets(argument, os.environ) for argument in sys.argv[1:]]
     return {
         "session": name,
@@ -91,11 +90,8 @@ def require_same(
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
-    """Returns the changes since `then` that make new figures incomparable, a line each.
-
-    Facts unknown `then` are not compared, nor the settings in `places`, which are paths: files may move.
-    """
-    moved = {f"baseline.{place}" for place in places}
+    """Returns the changes since `then` that make new figures incomparable, a line each."""
+    moved = {f"baseline.{place}" for place in places}  # paths: files may move
     differ = {key: label for key, label in _DECISIVE.items() if then.get(key) and then[key] != now[key]}
     facts = [_describe(label, then[key], now[key]) for key, label in differ.items()]
     return [*facts, *(text for name, text in _space_changes(then, now) if name not in {*_FREE, *moved})]

@@ -53,10 +53,7 @@ def lines_of(file: Path) -> Iterator[Any]:
 
 
 def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record.
-
-    Time during which all processes were suspended does not count.
-    """
+    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record."""
     attempts: list[tuple[float, float]] = []
     clock_s = 0.0
     for record in records:
@@ -64,13 +61,12 @@ def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float
             clock_s = record["clock_s"]
             attempts.append((record["attempt"], 0.0))
         elif attempts:
-            clock_s += units.number(record.get(SUSPENDED)) or 0.0
+            clock_s += units.number(record.get(SUSPENDED)) or 0.0  # not part of the duration
             attempts[-1] = (attempts[-1][0], record["at_s"] - clock_s)
     return attempts
 
 
 def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    """Returns the total duration of the attempts in `records`, each up to its last record."""
     return sum((duration_s for _, duration_s in attempts_of(records)), 0.0)
 
 

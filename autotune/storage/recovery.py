@@ -38,15 +38,13 @@ class ReadableTrials:
 
     @property
     def spent_s(self) -> float:
-        """The larger of the trials' total seconds and the study's figure."""
         return max(sum(trial.seconds for trial in self.trials), self.plan.spent_s if self.plan else 0.0)
 
 
 def read_trials(session: StoredSession, space: Space) -> ReadableTrials:
     """Gathers the trials that the readable parts of the study and the trials' own files describe.
 
-    For a trial in both, the study's figures count if the trial has ended there and has the same identity;
-    otherwise the files' figures do. The baseline is known even if neither describes it.
+    For a trial in both, the study's figures count if it has ended there and has the same identity.
     """
     try:
         study = study_file.load_study(session.study_file)
@@ -96,7 +94,6 @@ def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> l
 
 
 def _readable(source: StudyFile | StudyEntry, name: str) -> Any:
-    """Returns a property of a study or of an entry, None if it is damaged."""
     try:
         return getattr(source, name)
     except DamagedError:
@@ -104,7 +101,6 @@ def _readable(source: StudyFile | StudyEntry, name: str) -> Any:
 
 
 def _restore(place: TrialDir, begun: TrialIdentity) -> Trial:
-    """Returns the trial `begun` in `place`, with its outcome if there is a verdict."""
     if (verdict := identity.read_verdict(place)) is None:
         return begun.trial
     outcome, measurement = verdict

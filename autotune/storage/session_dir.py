@@ -8,8 +8,6 @@ from autotune.storage.trial_dir import ComparisonDir, ModelDir, PathEntry, Train
 
 @dataclass(frozen=True)
 class SessionDir:
-    """The directory `root` of one search, and its files."""
-
     root: Path
 
     info_file = PathEntry("session.json")

@@ -73,8 +73,6 @@ _CLUSTER = JsonFile(Cluster)
 
 
 class StoredSession(SessionDir):
-    """The directory of a search, with access to the content of its files."""
-
     @property
     def key(self) -> str:
         """The session's random key; a copy of the directory has the same one."""
@@ -193,10 +191,7 @@ class StoredSession(SessionDir):
         return spaces.complete(spaces.parse(text, str(self.space_file)), str(self.space_file))
 
     def study(self) -> StudyFile:
-        """Returns the study as it is now, with every trial readable.
-
-        Raises DamagedError if it is not reliable, InputError if nothing has been run yet.
-        """
+        """Returns the study; raises DamagedError if it is unreliable, InputError if nothing was run yet."""
         if (study := self._study()) is None:
             raise InputError(
                 f"session {self.root}: nothing was run yet; start it with: {resume_command(self.root)}"
@@ -215,10 +210,7 @@ class StoredSession(SessionDir):
         self._study()
 
     def _study(self) -> StudyFile | None:
-        """Returns the study, None if nothing has been run yet.
-
-        Raises DamagedError if it is missing, damaged, from another session, or does not match its trials.
-        """
+        """Returns the study, None if nothing has been run yet; raises DamagedError if it is unreliable."""
         numbers = identity.used_numbers(self.trials_dir)  # first, because a search may begin further trials
         try:
             study = study_file.load_study(self.study_file)
@@ -262,7 +254,6 @@ class StoredSession(SessionDir):
                 )
 
     def damaged_error(self, how: str) -> DamagedError:
-        """Returns the error for an unreliable study, with the number of known trials and the remedy."""
         numbers = identity.used_numbers(self.trials_dir)
         ended = sum(self.trial_dir(number).verdict_file.exists() for number in numbers)
         return DamagedError(
@@ -292,7 +283,6 @@ def short_list(each: Sequence[object]) -> str:
 
 
 def is_in_use(session: StoredSession) -> bool:
-    """Returns True if a process holds the session's lock, as a running search does."""
     return lock.is_held(session.root, session.lock_file)
 
 
@@ -307,6 +297,5 @@ def resume_command(session: Path) -> str:
 
 
 def search_command(session: Path) -> str:
-    """Returns the command that searches a session's space in a new session."""
     space, new = quoted(SessionDir(session).space_file), quoted(f"{session}-2")
     return f"python -m autotune search --space {space} --session {new}"

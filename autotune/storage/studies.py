@@ -60,16 +60,12 @@ def read(study: optuna.Study) -> StudyFile:
 
 
 def checkpoint(file: Path) -> None:
-    """Checkpoints the write-ahead log into the study's `file`, so that a copy of the file alone is complete.
-
-    A reader can delay this until the next call; nothing is lost in between.
-    """
+    """Checkpoints the write-ahead log, so that a copy of the study's `file` alone is complete."""
     with suppress(sqlite3.Error), closing(study_file.connect(file, "mode=rw")) as connection:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # a reader may delay it
 
 
 def close(study: optuna.Study) -> None:
-    """Closes the file of a study from `open_study`."""
     study._storage.remove_session()
     study._storage._backend.engine.dispose()  # type: ignore[attr-defined] # no public way
 
@@ -170,11 +166,7 @@ def mark_shared(study: optuna.Study, number: int) -> None:
 
 
 def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
-    """Records the end of `trial`; a second call changes nothing.
-
-    For Optuna a failed trial is complete, with the worst values and a violated constraint, so that every
-    reader of the study learns the limit.
-    """
+    """Records the end of `trial`; a second call changes nothing."""
     if trial.outcome is None:
         raise ValueError(f"trial {trial.number} has not ended")
     storage, trial_id = study._storage, _id(study, trial.number)
@@ -194,6 +186,7 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
         elif trial.stopped:
             storage.set_trial_state_values(trial_id, TrialState.PRUNED)
         else:
+            # Every reader of the study learns the limit from the worst values and the violated constraint.
             _constrain(study, trial_id, str(trial.outcome), 1.0)
             storage.set_trial_state_values(trial_id, TrialState.COMPLETE, _WORST)
 

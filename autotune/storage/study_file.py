@@ -38,8 +38,6 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The budget of a search, and how much of it is spent."""
-
     trials: int  # maximum number to begin
     time_s: _Finite | None  # maximum duration; None: no limit
     spent_s: _Finite = 0.0
@@ -47,7 +45,6 @@ class SearchPlan:
 
     @property
     def left_s(self) -> float | None:
-        """The remaining time, None without a limit."""
         return None if self.time_s is None else max(0.0, self.time_s - self.spent_s)
 
 
@@ -105,7 +102,6 @@ class StudyFile:
 
     @cached_property
     def plan(self) -> SearchPlan | None:
-        """The plan of the search, None before it has one."""
         if PLAN not in self.user_attrs:
             return None
         return _validated(_PLAN, self.user_attrs[PLAN], "its plan is not one that this version reads")
@@ -117,11 +113,9 @@ class StudyFile:
 
     @cached_property
     def passed_over(self) -> list[RejectedSuggestion]:
-        """All rejected suggestions, each with its reason."""
         return [one for entry in self.entries for one in entry.passed_over]
 
     def require_readable(self) -> None:
-        """Raises DamagedError if any part of the study is damaged."""
         if self.damage:
             raise DamagedError(self.damage)
         _ = self.plan, self.trials, self.passed_over  # each raises if it is damaged
@@ -193,15 +187,12 @@ def connect(file: Path, how: str) -> sqlite3.Connection:
 
 
 def _connect_reading(file: Path) -> sqlite3.Connection:
-    """Connects for reading. The write-ahead log is read too, which needs a file shared with writers.
-
-    If that file cannot be created, because the disk is read-only or full, and the log is empty, there is no
-    writer: the study is then opened as immutable.
-    """
+    """Connects for reading, the write-ahead log included, which needs a file shared with writers."""
     connection = connect(file, "mode=ro")
     try:
         connection.execute("PRAGMA schema_version")
     except sqlite3.OperationalError:
+        # On a read-only or full disk that file cannot be created. If the log is empty, there is no writer.
         ahead = file.with_name(f"{file.name}-wal")
         connection.close()
         if ahead.exists() and ahead.stat().st_size:

@@ -51,7 +51,6 @@ class ModelDir(TrialDir):
 
     @property
     def name(self) -> str:
-        """The model's name in the comparison."""
         return self.root.name
 
 

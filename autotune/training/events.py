@@ -25,8 +25,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class TrainingEvent:
-    """Something that happened to a training."""
-
     at: FiniteFloat  # seconds since 1970
     samples: int
     kind: Kind

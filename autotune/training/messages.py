@@ -50,7 +50,6 @@ def evaluation(record: Mapping[str, object], plan: TrainingPlan) -> str:
 
 
 def ended(outcome: Outcome, measured: Measurement, plan: TrainingPlan) -> str:
-    """Returns a line on how the training has ended, with its figures."""
     done = f"{outcome} after {measured.samples:,} {plan.metric.unit}"
     if outcome.status is not Status.COMPLETED:
         return f"{done}: {outcome.reason}" if outcome.reason else done

@@ -32,7 +32,6 @@ class TrainingPlan:
 
     @property
     def goal(self) -> Objective:
-        """The objective by which its evaluations are judged."""
         return Objective.model_validate({"minimize" if self.metric.minimize else "quality": self.metric.name})
 
 
@@ -57,10 +56,7 @@ def is_training(root: Path) -> bool:
 
 
 def resume(begun: TrainingPlan, plan: TrainingPlan, place: TrainingDir) -> TrainingPlan:
-    """Returns `plan` with the promise and changes of `begun`, the plan that was begun in `place`.
-
-    Raises InputError if `begun` is another training.
-    """
+    """Returns `plan` with the promise and changes of `begun`; raises InputError if the trainings differ."""
     names = {**begun.settings, **plan.settings}
     pairs = [
         ("workload", begun.workload, plan.workload),

@@ -30,11 +30,7 @@ _GOOD, _WARNING = "green", "yellow"
 
 
 class TrainingScreen:
-    """Shows the status of a training, and its messages.
-
-    On a terminal, the status is a panel that is redrawn in place, below the messages. It disappears once the
-    training is asked to stop, because a second signal may end this process before it can tidy up.
-    """
+    """Shows a training's status and messages; on a terminal, a panel that is redrawn below the messages."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -68,7 +64,7 @@ class TrainingScreen:
     def stopping(self, text: str) -> None:
         """Prints a message about a signal; called from its handler, maybe in the middle of a print."""
         if self._view and self._view.is_open:
-            self._view.close_with(text)
+            self._view.close_with(text)  # a second signal may end this process before it can tidy up
         else:
             with suppress(OSError):
                 os.write(1, f"{text}\n".encode())

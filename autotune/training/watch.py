@@ -51,7 +51,6 @@ class Watch:
         self._warned: set[str] = set()  # memories
 
     def hear(self, report: TrialReport) -> list[Notice]:
-        """Returns the messages that follow from a report."""
         self._since = min(self._since, report.samples)
         for memory, (held, _) in _MEMORIES.items():
             if held in report.telemetry:
@@ -146,10 +145,7 @@ class _StepWindows:
 
 
 class MicroBatch:
-    """Tracks the smallest micro-batch seen in two consecutive records.
-
-    A single smaller one may be the last batch of an epoch.
-    """
+    """Tracks the smallest micro-batch of two records in a row: a single one may be the last of an epoch."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         accumulated = units.number(settings.get(ACCUMULATION)) or 1

@@ -1,7 +1,4 @@
-"""Runs a whole training in its directory, and compares it with what its session promised.
-
-Attempts are repeated until the training ends; it is resumed after recoverable failures.
-"""
+"""Runs a whole training, resumed after faults, to its end, and compares it with its session's promise."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -183,16 +180,12 @@ def _sleep(seconds: float, is_stopping: Callable[[], bool]) -> None:
 
 
 def is_done(place: TrainingDir) -> bool:
-    """Returns True if the training in `place` has completed."""
     verdict = read_verdict(place)
     return verdict is not None and verdict[0].status is Status.COMPLETED
 
 
 def verdict(place: TrainingDir) -> Iterator[str]:
-    """Yields the answer, a line for each promised figure, and possible reasons; none if nothing was promised.
-
-    Raises InputError if the training's plan is unreadable.
-    """
+    """Yields a line for each promised figure, and possible reasons; raises InputError for a corrupt plan."""
     planned = plan.read(place)
     if planned is None or (promised := planned.promise) is None:
         return
