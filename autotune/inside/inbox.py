@@ -35,18 +35,14 @@ _clock_s = time.monotonic  # bound here, because a workload may patch time.monot
 def trial_environment(
     workdir: Path,
     settings: Mapping[str, Any],
-    samples: int,
-    memory_cap_bytes: int | None = None,
+    samples: int,  # length of the trial in `unit`; 0: it ends by itself, as a `whole` training may
+    memory_cap_bytes: int | None = None,  # the allocator's cap on each of its `gpus`
     unit: str = "samples",
     *,
     gpus: float = 0.0,
     whole: bool = False,
 ) -> dict[str, str]:
-    """Returns the environment variables from which a process learns about its trial.
-
-    `samples`, counted in `unit`, is the length of the trial; 0 if it ends by itself, as a `whole` training
-    may. `memory_cap_bytes` is the allocator's cap on each of its `gpus`; None: no cap.
-    """
+    """Returns the environment variables from which a process learns about its trial."""
     variables = {
         wire.WORKDIR: str(workdir.absolute()),
         wire.SETTINGS: json.dumps(dict(settings)),
@@ -89,7 +85,6 @@ class Inbox:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
-        """Returns the variables from which a process finds this inbox."""
         return {wire.SOCKET: self._address}
 
     def get(self, timeout_s: float) -> Message | None:

@@ -7,30 +7,22 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """An optimizer step; samples and tokens are None if unknown."""
-
-    samples: int | None
+    samples: int | None  # of an optimizer step; None: unknown
     figures: Mapping[str, Any] = {}  # fields of its record
-    tokens: int | None = None
+    tokens: int | None = None  # None: unknown
 
 
 class SamplesSeen(NamedTuple):
-    """Samples so far, as printed by the script."""
-
-    samples: int
+    samples: int  # so far, as printed by the script
 
 
 class Scores(NamedTuple):
-    """Scores of an evaluation, by the script's own names."""
-
-    scores: Mapping[str, float]
+    scores: Mapping[str, float]  # of an evaluation, by the script's own names
     place: str = ""  # the directory of TensorBoard or W&B in which they were logged
 
 
 class Reported(NamedTuple):
-    """A record that the training has reported itself."""
-
-    record: Mapping[str, Any]
+    record: Mapping[str, Any]  # by the training itself
     is_queued: bool = False  # the GPU has not finished the step of the record
 
 
@@ -48,17 +40,13 @@ class GpuLost(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Searched arguments that have replaced the script's own, such as `loader.num_workers`."""
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # searched arguments that have replaced the script's own: `loader.num_workers`
 
 
 Content = Step | SamplesSeen | Scores | Reported | ScriptError | GpuLost | Taken
 
 
 class Message(NamedTuple):
-    """An event in a training."""
-
     at_s: float  # by the machine's monotonic clock
     content: Content
 

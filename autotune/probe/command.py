@@ -35,10 +35,7 @@ ROLES = (settings.SEED, *(role for group in _GROUPS.values() for role in group))
 
 
 def roles(only: str | None) -> frozenset[str]:
-    """Returns the roles of the groups in a list such as `batch,lr`, by default all roles.
-
-    Raises InputError for an unknown group.
-    """
+    """Returns the roles of groups such as `batch,lr`, by default all; raises InputError for unknown ones."""
     if only is None:
         return frozenset(ROLES)
     groups = [one.strip() for one in only.split(",")]
@@ -72,8 +69,7 @@ class Choose:
 def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[ProbeResult, list[str]]:
     """Watches the training and tries its settings; returns the findings, and lines on them for the user.
 
-    `choose` picks one of several possible scores. Raises InputError if the training fails, no step is seen,
-    or no score is found.
+    Raises InputError if the training fails, no step is seen, or no score is found.
     """
     seen = _watch(prober)
     framework = seen.trainer.get("framework")
@@ -129,10 +125,7 @@ def run_to_score(prober: Prober) -> Watched:
 
 
 def _told(prober: Prober, runs: Sequence[Watched], wishes: Wishes) -> list[Score]:
-    """Returns the scores of the first of `runs` that has any.
-
-    If none is of an evaluation or has the user's name, the training runs until one comes, which may be late.
-    """
+    """Returns the scores of the first of `runs` that has any, or of a longer run if none of them counts."""
     told = next((found for seen in runs if (found := scores.scores(seen))), [])
 
     def counts(score: Score) -> bool:
@@ -147,10 +140,7 @@ def _told(prober: Prober, runs: Sequence[Watched], wishes: Wishes) -> list[Score
 
 
 def _watch(prober: Prober) -> Watched:
-    """Watches enough steps of the user's own training, and a score if no short run can show it.
-
-    Raises InputError if no step is seen.
-    """
+    """Watches enough steps of the user's own training, and a score if no short run can show it."""
     shows_score = _after_score(times=1)
 
     def is_enough(seen: Watched) -> bool:
@@ -198,7 +188,6 @@ class _Trier:
 
     @property
     def roles(self) -> set[str]:
-        """The roles of the settings that showed an effect."""
         return {one.role for one in self.effective}
 
     def together(self, candidates: Sequence[Candidate]) -> None:

@@ -20,8 +20,6 @@ Length = tuple[str, tuple[Option, ...]]  # steps or epochs, and the options that
 
 @dataclass(frozen=True)
 class ShortTraining:
-    """A training that was made short, with its command line."""
-
     line: CommandLine
     seen: Watched
 
@@ -56,17 +54,14 @@ class Duration:
 
     @property
     def training_s(self) -> float | None:
-        """The seconds that the user's training takes, by the times of its steps; None if unknown.
-
-        What the short training takes besides its steps is for its evaluations: one in each epoch, the two
-        that `every` makes, or one at its end.
-        """
+        """The seconds that the user's training takes, by the times of its steps; None if unknown."""
         one_s = effects.step_s(self.seen)
         if self.length is None or one_s is None or self.short is None:
             return None
         count, steps_s = float(self.length[1][0].value or 1), one_s * len(self.short.seen.steps)
         short = self.short.seen
         last_s = max([short.steps[-1].at_s, *(at_s for _, at_s in short.lines[-1:])])
+        # For evaluations: one in each epoch, the two that `every` makes, or one at the end.
         outside_s = max(0.0, last_s - short.steps[0].at_s - steps_s)
         if self.length[0] == "epochs":
             return self.seen.start_s + count * (steps_s + outside_s)
@@ -75,17 +70,14 @@ class Duration:
 
 
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:
-    """Tries the options that are named like the length of a training.
-
-    `seen` is the user's own training. An option that is named like a number of steps may count epochs: if the
-    training does not end after that many steps, the option is tried as epochs.
-    """
+    """Tries the options that are named like the length of a training; `seen` is the user's own."""
     asked = options.ends(known)
     if asked is None:
         return Duration(seen, "no option that ends the training was found, so its length stays")
     unit, counted = asked
     name, before = counted[0].name, counted[0].value
     short: ShortTraining | None = None
+    # An option that is named like a number of steps may count epochs.
     for tried in ("steps", "epochs") if unit == "steps" else ("epochs",):
         value = _STEPS if tried == "steps" else 1
         prober.say(f"Trying {name} {value} ...")
@@ -104,10 +96,7 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: in
 def _run(
     prober: Prober, counted: Sequence[Option], value: int, every: Option | None, step_s: float
 ) -> ShortTraining:
-    """Runs a training of `value` steps or epochs, which the option `every`, if any, makes evaluate twice.
-
-    It has four minutes from its first step, or longer if a dozen steps of `step_s` take that.
-    """
+    """Runs a training of `value` steps or epochs, which the option `every`, if any, makes evaluate twice."""
     line, factor = prober.line, value / float(counted[0].value or 1)
     for one in counted:
         line = line.with_value(one, options.scaled(one.value, factor))
@@ -118,10 +107,7 @@ def _run(
 
 
 def miniature(found: ProbeResult, time_s: float) -> int | None:
-    """Returns the samples of a trial such that a dozen trials fit into `time_s`.
-
-    None if nearly as many whole trainings fit. A trial has at least four epochs, or a hundred steps.
-    """
+    """Returns the samples of a trial so that a dozen fit into `time_s`; None if whole trainings nearly do."""
     if not found.training_s or not found.samples or not found.length:
         return None
     unit, counted = found.length

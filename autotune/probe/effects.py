@@ -109,10 +109,7 @@ def inside(seen: Watched) -> list[Option]:
 
 
 def shows(candidate: Candidate, before: Watched, after: Watched, *, is_alone: bool) -> bool:
-    """Returns True if the run `after` shows an effect of the candidate, compared with a run `before`.
-
-    If the candidate `is_alone`, nothing else was tried in that run, so losses count as evidence too.
-    """
+    """Returns True if `after` shows an effect against `before`; losses count if the candidate `is_alone`."""
     if not before.steps or not after.steps:
         return False
     first, now = before.steps[0], after.steps[0]

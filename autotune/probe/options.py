@@ -74,10 +74,7 @@ def of_parser(parser: Sequence[Mapping[str, Any]]) -> list[Option]:
 
 
 def of_names(names: Mapping[str, Setting], words: Sequence[str]) -> list[Option]:
-    """Returns the scalars of the main module as options `--name=value`.
-
-    Returns none unless the command line sets one of the scalars this way, to the value that it has.
-    """
+    """Returns the main module's scalars as options `--name=value`, if the command line sets one like that."""
     given = [match for word in words if (match := _ASSIGNED.fullmatch(word)) and match["name"] in names]
     if not any(str(names[match["name"]]) == match["value"] for match in given):
         return []
@@ -94,12 +91,9 @@ def of_file(file: str, data: Any) -> list[Option]:
 def said_by_flags(
     inside: Iterable[Option], parsed: Iterable[Option], *, on_cpu: bool = False
 ) -> Iterator[Option]:
-    """Yields the arguments of a Transformers trainer, or instead the flags by which the script takes them.
-
-    Those have the names and values of the arguments, and take a value; a precision is set by several.
-    `on_cpu`, Transformers takes bf16 only with `use_cpu`.
-    """
+    """Yields the arguments of a Transformers trainer, or instead the flags by which the script takes them."""
     flags = {one.name: one for one in parsed if one.form and not one.is_switch}
+    # On the CPU, Transformers takes bf16 only with `use_cpu`.
     needed = {"bf16", "fp16", "use_cpu"} if on_cpu else {"bf16", "fp16", "tf32"}
     for one in inside:
         flag = flags.get(one.name.removeprefix("trainer."))
@@ -125,15 +119,12 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
 
 
 def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
-    """Returns the unit of the training's length, `steps` or `epochs`, and the options that count it.
-
-    The first option ends the training; the others, such as warm-up, depend on it. A positive number of steps
-    takes precedence over epochs, because scripts stop at it.
-    """
+    """Returns the unit of the length, `steps` or `epochs`, and its options; the first ends the training."""
     by_key: dict[str, Option] = {}
     for one in options:
         if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0:
             by_key.setdefault(one.key, one)
+    # A positive number of steps takes precedence over epochs, because scripts stop at it.
     for unit, names, others in (
         ("steps", ENDS, OF_SCHEDULES),
         ("epochs", EPOCHS, ("warmup_epochs", "decay_epochs", "lr_step_epochs", "cooldown_epochs")),
@@ -165,10 +156,7 @@ def is_count(value: Setting) -> bool:
 
 
 def put(words: Sequence[str], option: Option, text: str | None) -> list[str]:
-    """Returns the command line with `text` as the option's value, or without the option if that is None.
-
-    The option keeps the spelling that it has on the line.
-    """
+    """Returns the line with `text` as the option's value, spelt as it is there; without it if None."""
     at, count = _place(words, option) or (len(words), 0)
     before, after = words[:at], words[at + count :]
     if text is None:

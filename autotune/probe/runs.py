@@ -46,10 +46,7 @@ class CommandLine:
 
 
 class Prober:
-    """Runs command lines in views of the user's directory, each in a new one below `place`.
-
-    Raises InputError if the first word is not a program.
-    """
+    """Runs command lines, each in a new view below `place`; raises InputError if there is no such program."""
 
     def __init__(
         self, words: Sequence[str], directory: Path, place: Path, say: Callable[[str], None]
@@ -70,11 +67,7 @@ class Prober:
     def run(
         self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float | None = None
     ) -> Watched:
-        """Runs a command line for `most_s`, and at most `start_s` until its first step.
-
-        By default a start may take half an hour, and three times as long as the first one in later runs. The
-        paths of files that it wrote are relative to its directory.
-        """
+        """Runs a command line for `most_s` from its first step, which must come within `start_s`."""
         with tempfile.TemporaryDirectory(dir=self._place, ignore_cleanup_errors=True) as name:
             place, made = Path(name), view.make(self.directory, Path(name))
             for file, values in line.files.items():

@@ -109,12 +109,10 @@ def scores(seen: Watched) -> list[Score]:
 
 
 def values(seen: Watched, score: Score) -> Iterator[float]:
-    """Yields all values of a score that is known from another run, NaN included.
-
-    The name identifies the score if its place or pattern differs.
-    """
+    """Yields all values of a score that is known from another run, NaN included."""
     found = list(_all(seen))
     same = [one for one in found if replace(one, values=()) == replace(score, values=())]
+    # The name identifies the score if its place or pattern differs.
     here = next((one for one in (*same, *found) if one.name == score.name), score)
     if here.kind == "":
         matches = (re.search(here.pattern, text) for text, _ in seen.lines)
@@ -184,14 +182,12 @@ def _printed(seen: Watched) -> Iterator[Score]:
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
-    """Yields every number in a line, with its label, a pattern for the text between, and the text before.
-
-    The label is right before the number, or before another number and an equals sign: `score: 43/500 = 8.6`.
-    """
+    """Yields every number in a line, with its label, a pattern for the text between, and the text before."""
     for match in _NUMBER.finditer(text):
         before = text[: match.start()].rstrip()
         pieces = _CLAUSE.split(before)
         label, between = pieces[-1].lstrip(_MARKS), ""
+        # A label may be before another number: `score: 43/500 = 8.6`.
         if len(pieces) > 1 and before.endswith("=") and not re.search(r"[A-Za-z]", label):
             label, between = pieces[-2].strip().lstrip(_MARKS), ".*="
         if re.search(r"[A-Za-z]", label):
@@ -199,13 +195,10 @@ def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _named(label: str, before: str) -> str | None:
-    """Returns the name of a printed score; None if the label names no metric, or a metric of the training.
-
-    A label may name only the data of the evaluation: `Val: 0.712`.
-    """
+    """Returns the name of a printed score; None if the label names no metric, or a metric of the training."""
     own, line = _words(label), _words(before)
     if len(own) == 1 and own[0] in _SPLITS and label.endswith((":", "=")):
-        return _SPLITS[own[0]][0]
+        return _SPLITS[own[0]][0]  # the label names only the data: `Val: 0.712`
     metric = next((word for word in reversed(own) if word in _LOWER | _HIGHER), None)
     if metric is None or set(own) & {"train", "training"}:
         return None

@@ -24,8 +24,6 @@ _LOOK_SHARE = 20  # pause in multiples of the time that it takes to read the not
 
 @dataclass(frozen=True)
 class WatchedStep:
-    """A step of a watched training."""
-
     at_s: float  # monotonic clock
     rates: tuple[float, ...]  # learning rates, by parameter group
     passes: int  # backward passes
@@ -72,21 +70,15 @@ class Watched:
 
 def watch(
     words: Sequence[str],
-    view: tuple[Path, Path],
-    variables: Mapping[str, str],
+    view: tuple[Path, Path],  # the place of its view, and its directory there
+    variables: Mapping[str, str],  # added to the environment of this process
     is_enough: Callable[[Watched], bool],
-    most_s: float,
+    most_s: float,  # from its first step
     *,
-    start_s: float,
+    start_s: float,  # until its first step, at most
     say: Callable[[str], None],
 ) -> Watched:
-    """Runs a command line until it ends, until `is_enough` returns True, or for `most_s`.
-
-    The time until its first step is not part of that, as far as it is at most `start_s`. Says now and then
-    how far it is.
-    `view` is the place of its view and its directory there, `variables` are added to the environment of this
-    process. Raises InputError if it cannot be started.
-    """
+    """Runs a command to its end, until `is_enough`, or for `most_s`; raises InputError if it cannot start."""
     place, directory = view
     notes, mark = place / f"{uuid.uuid4().hex}.jsonl", uuid.uuid4().hex
     notes.touch()

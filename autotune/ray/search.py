@@ -54,10 +54,7 @@ class MemoryAwareSearch(OptunaSearch):
         super()._setup_study(mode)
 
     def suggest(self, trial_id: str) -> Any:
-        """Returns a configuration that may fit into memory; `Searcher.FINISHED` if none is left.
-
-        Never returns None, on which Ray Tune would wait for a trial to end.
-        """
+        """Returns a configuration that may fit into memory; `Searcher.FINISHED` if none is left."""
         if self._ot_study is None:
             return super().suggest(trial_id)  # which raises: there is no search space yet
         ended = [self._as_trial(t, memory) for t in self._trials() if (memory := _memory(t)) in _OUTCOMES]
@@ -86,13 +83,11 @@ class MemoryAwareSearch(OptunaSearch):
             if model.explain_misfit(parameters.config(values)) is None:
                 return self._suggest_given(trial_id, values)
         logger.warning("the search ends: what is left needs no less memory than trials that ran out of it")
-        return Searcher.FINISHED
+        return Searcher.FINISHED  # on None, Ray Tune would wait for a trial to end
 
     def _careful_model(self, ended: Sequence[Trial], model: MemoryModel) -> MemoryModel:
-        """Returns a model that is more careful after every failure, because the limit is not sharp.
-
-        A running trial counts as failed until it has shown that it fits.
-        """
+        """Returns a model that is more careful after every failure, because the limit is not sharp."""
+        # A running trial counts as failed until it has shown that it fits.
         running = (self._ot_trials[name] for name in self._ot_trials.keys() - self._completed_trials)
         unknown = (self._as_trial(t, OUT_OF_MEMORY) for t in running if MEMORY not in t.user_attrs)
         risks = [trial for trial in unknown if not model.is_known_to_fit(trial.config)]
@@ -118,7 +113,6 @@ class MemoryAwareSearch(OptunaSearch):
         return Trial(trial.number, self._parameters(trial).config(trial.params), _OUTCOMES[memory])
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Notes that the trial fits so far."""
         self._note(trial_id, FITTED)
         super().on_trial_result(trial_id, result)
 
@@ -139,12 +133,9 @@ class MemoryAwareSearch(OptunaSearch):
             drawn.set_user_attr(MEMORY, memory)
 
     def _is_out_of_memory(self, trial_id: str) -> bool:
-        """Judges by the trial's error file: Ray tells a searcher only that it has failed.
-
-        With a `trial_dirname_creator`, perhaps no directory has the ID in its name. Then the newest file is
-        the trial's, because Ray writes it right before it tells the searcher.
-        """
+        """Judges by the trial's error file: Ray tells a searcher only that it has failed."""
         files = self._experiment_dir.glob(f"*/{errors.FILE}") if self._experiment_dir else ()
+        # With a `trial_dirname_creator`, perhaps no name has the ID: then the newest, just written, counts.
         by_id_and_age = ((trial_id in file.parent.name, file.stat().st_mtime_ns, file) for file in files)
         if (latest := max(by_id_and_age, default=None)) is None:
             logger.warning("no file says why trial %s failed, so it is no evidence of memory", trial_id)

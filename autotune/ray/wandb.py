@@ -52,7 +52,6 @@ class WandbCallback(WandbLoggerCallback):
         return bool(self.api_key or self.api_key_path or is_set or wandb.api.api_key)
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-        """Ends the trial's run, marked if it has `failed`."""
         if trial not in self._trial_queues:  # it failed before it began
             self.log_trial_start(trial)
         if failed:

@@ -30,9 +30,8 @@ _LARGE_BYTES = 2**24  # larger files count as data, identified by size and time
 def revision_of_module(module: str) -> str:
     """Returns a fingerprint of the code of `module`: 12 hex digits, "" if there is no such module.
 
-    Covers the whole package of `module` and, transitively, every module of the user's own that it imports,
-    but not the standard library, installed packages, or the tuner. Imports are found anywhere in the source,
-    without running it; computed names are missed.
+    Covers its package and, transitively, every module of the user's own that it imports. Imports are found
+    anywhere in the source, without running it; computed names are missed.
     """
     package = _package(module.partition(".")[0])
     if not package:
@@ -182,14 +181,11 @@ def _below(directory: Path, *, leaves_out: bool = False) -> Iterator[Path]:
 
 
 def fingerprint_of_data(directory: Path, names: Iterable[str], most_files: int = 10_000) -> str:
-    """Returns a fingerprint, 12 hex digits, of data by name, size and time; contents are not read.
-
-    It does not depend on the location of `directory`. Only the first `most_files` of each directory in
-    `names` count: 10,000 take 0.1 s.
-    """
+    """Returns a fingerprint, 12 hex digits, of data by name, size and time; contents are not read."""
     digest = hashlib.sha256()
     for name in names:
         path = directory / name
+        # Directories may be huge: 10,000 files take 0.1 s.
         for file in itertools.islice(_below(path) if path.is_dir() else [path], most_files):
             path_of_file = Path(name, file.relative_to(path))
             digest.update(f"{path_of_file}\0{_size_and_time(file)}\0".encode(errors="surrogateescape"))
@@ -206,7 +202,6 @@ def _size_and_time(file: Path) -> tuple[int, int]:
 
 
 def _content(file: Path) -> bytes:
-    """Returns the bytes of `file`, none if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError:

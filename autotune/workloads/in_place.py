@@ -22,8 +22,6 @@ class Form(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """Replacement of the characters from `start` to `end` by `text`."""
-
     start: int
     end: int
     text: str

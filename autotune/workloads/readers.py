@@ -60,7 +60,6 @@ def steps(path: str) -> list[Step]:
 
 
 def path_of(names: Sequence[Step]) -> str:
-    """Returns the path that consists of these names and indices."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in names).removeprefix(".")
 
 

@@ -23,11 +23,7 @@ _RUN = (spec.KIND, *FRAMEWORKS)  # the kinds that run a command line
 
 
 def load(value: str | Mapping[str, Any]) -> Workload:
-    """Returns the workload specified by `value`, to be run.
-
-    `value` is the built-in's name, an entry point `package.module:function`, or a mapping with a kind and its
-    keys. Raises InputError if it is none of these, or the code cannot be found.
-    """
+    """Returns the workload to run that `value` specifies; raises InputError if it is none, or has no code."""
     name = label(value)
     if name in {BUILTIN, *_RUN}:
         return named(value)
@@ -109,10 +105,7 @@ def named(value: str | Mapping[str, Any]) -> Workload:
 
 
 def look_here_last() -> list[str]:
-    """Puts the working directory last on `sys.path`, so that it does not shadow installed modules.
-
-    Returns the added entry; nothing in safe-path mode, or if PYTHONPATH names the directory.
-    """
+    """Puts the working directory last on `sys.path`, so that it shadows no module; returns the new entry."""
     with suppress(OSError):  # the directory is gone
         here = str(Path.cwd())
         if not sys.flags.safe_path and here not in os.environ.get("PYTHONPATH", "").split(os.pathsep):

@@ -1,7 +1,4 @@
-"""Decides which optimizer calls are steps, and counts their samples and tokens. No torch, no clock.
-
-Counts come from the batches that data loaders have given.
-"""
+"""Decides which optimizer calls are steps, and counts the samples of loaders' batches. No torch, no clock."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ _padding: list[int] = []  # the padding token, if known
 
 
 class Steps:
-    """Counts backward passes, and picks the optimizer whose calls are the training's steps.
-
-    That is the first optimizer that steps. Another takes its place if it is gone or no longer steps.
-    """
+    """Counts backward passes, and the first optimizer's steps, or the next one's once it no longer steps."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -35,7 +29,6 @@ class Steps:
         self._has_optimizer = False
 
     def make_optimizer(self, init: Any, *args: Any, **kwargs: Any) -> None:
-        """Calls an optimizer's `__init__`, and notes that the script has one."""
         self._has_optimizer = True
         init(*args, **kwargs)
 
@@ -45,12 +38,7 @@ class Steps:
         return not self._has_optimizer and self.passes >= _BY_HAND
 
     def stepped(self, optimizer: Any) -> bool:
-        """Returns True if this call of an optimizer ends a step of the training.
-
-        A second call after the same pass does not: several optimizers that step within a pass, one for each
-        parameter, make one step. If passes are invisible (`torch.func`, a replayed CUDA graph), each call
-        counts.
-        """
+        """Returns True if this call of an optimizer ends a step of the training."""
         self._has_optimizer = True
         leader = self._leader()
         if leader is not None and leader is not optimizer:
@@ -59,9 +47,10 @@ class Steps:
             if self._others <= _OTHERS:
                 return False
         self._leader = weakref.ref(optimizer)
+        # If passes are invisible (`torch.func`, a replayed CUDA graph), each call counts.
         self._unseen = self._unseen + 1 if self.passes == self._ended_at else 0
         if 0 < self._unseen <= _UNSEEN and self.passes:
-            return False
+            return False  # after the same pass: one of several optimizers, such as one for each parameter
         self._ended_at, self._others = self.passes, 0
         return True
 
@@ -74,12 +63,12 @@ class Seen(NamedTuple):
 
 
 class Tally:
-    """Counts the samples and tokens of each step, from the batches of data loaders.
+    """Counts the samples and tokens of each step, from the batches that loaders gave since the last one.
 
-    A step trains on the batches given since the last step. Batches fetched ahead count with the backward pass
-    that uses them. Batches whose iterator ended without a backward pass belong to an evaluation. If a step
-    draws from several loaders, as with labelled and unlabelled data, it is counted by the loader that most
-    steps have drawn from, or else by the one closest to the samples that the settings imply.
+    Batches fetched ahead count with the backward pass that uses them. Batches whose iterator ended without a
+    backward pass belong to an evaluation. If a step draws from several loaders, as with labelled and
+    unlabelled data, it is counted by the one that most steps have drawn from, or else by the one closest to
+    the samples that the settings imply.
     """
 
     def __init__(self) -> None:
@@ -90,28 +79,22 @@ class Tally:
         self.note = ""  # a doubt about the counts, for the user
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
-        """Counts a batch from an iterator of a loader."""
         feed = self._feeds.get(loader)
         if feed is None:
             feed = self._feeds[loader] = _Feed()
         feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
-        """Notes that an iterator of a loader is exhausted."""
         if loader in self._feeds:
             self._feeds[loader].end(iterator)
 
     def backward(self) -> None:
-        """Notes that a backward pass begins."""
         self._passes += 1
         for feed in list(self._feeds.values()):  # a loader may be collected at any moment
             feed.use()
 
     def stepped(self, expected: int = 0) -> Seen:
-        """Returns the samples and tokens of the step that ends now; samples are None if no loader is known.
-
-        `expected`: samples of a step according to the training's settings, 0 if unknown.
-        """
+        """Returns the counts of the step that ends; `expected`: its samples by the settings, 0 if unknown."""
         drawn = [feed for feed in list(self._feeds.values()) if feed.new]
         self._counted = self._chosen(drawn, expected) or self._counted
         taken = self._counted.take(self._passes) if self._counted else []
@@ -172,16 +155,12 @@ class _Feed:
             iterated.is_used = True
 
     def take(self, passes: int) -> list[Seen]:
-        """Returns the batches of a step that had `passes` backward passes.
-
-        Takes one batch per pass, because a loop that fetches ahead uses the others later. If ever more are
-        left, the loop trains on several batches per pass.
-        """
+        """Returns the batches of a step: one for each of its `passes`, as the others may be fetched ahead."""
         waiting = [*self._ahead, *self.new]
         if self.new and self._depth is None:
             growth, self._left = len(self._ahead) - self._left, len(self._ahead)
             self._growths = [*self._growths[-1:], growth] if growth > 0 else []
-            if len(self._growths) == 2:
+            if len(self._growths) == 2:  # ever more are left: the loop trains on several batches per pass
                 self._depth = max(0, self._left - 2 * min(self._growths))
         count = passes if self._depth is None else max(0, len(waiting) - self._depth)
         self._ahead = waiting[count:]
@@ -231,11 +210,7 @@ class Total:
 
 
 class SyncSchedule:
-    """The steps at which processes synchronize their totals before the next evaluation.
-
-    Each time, they wait for the GPU. The next one is after half of the steps that are left at the current
-    pace, so that the last one is exactly at the evaluation unless the pace doubles.
-    """
+    """The steps at which processes synchronize their totals: few, because each time they wait for the GPU."""
 
     def __init__(self, every: int) -> None:
         self._every = every
@@ -249,15 +224,12 @@ class SyncSchedule:
         pace = (seen - self._seen) / max(1, step - self._step)
         left = self._every - seen % self._every
         self._step, self._seen = step, seen
+        # After half of the steps left: the last one is exactly at the evaluation unless the pace doubles.
         self._next = step + (max(1, int(left / pace / 2)) if pace > 0 else 1)
 
 
 def size(batch: Any, usual: int | None = None) -> int | None:
-    """Returns the number of samples in a batch, None if unknown.
-
-    That is `usual` if any length in the batch equals it; otherwise the most common first dimension of its
-    tensors, or length of its sequences if it has no tensors.
-    """
+    """Returns the samples in a batch, None if unknown: `usual` if it has that length, else the commonest."""
     every = list(_lengths(batch))
     tensors = [length for is_tensor, length in every if is_tensor]
     lengths = [length for _, length in every]
@@ -284,16 +256,13 @@ def pads_with(token: int | None) -> None:
 
 
 def count_tokens(batch: Any) -> int | None:
-    """Returns the non-padding tokens of a mapping with `input_ids`, by its `attention_mask` if it has one.
-
-    Counts only on the CPU, where counting does not wait for a GPU.
-    """
+    """Returns the non-padding tokens of a mapping with `input_ids`, by its `attention_mask` if it has one."""
     if isinstance(batch, (list, tuple)) or not isinstance(batch, Mapping):  # the first test is the faster one
         return None
     ids: Any = batch.get("input_ids")
     mask: Any = batch.get("attention_mask")
     if getattr(getattr(ids, "device", None), "type", None) != "cpu":
-        return None
+        return None  # counting would wait for the GPU
     if mask is not None and mask.ndim == _ROWS:
         return int((mask != 0).sum())
     return int((ids != _padding[0]).sum()) if _padding else int(ids.numel())

@@ -11,7 +11,6 @@ import autotune_wire
 
 
 def main() -> None:
-    """Builds with the function, then trains with the `train` function of the framework KIND."""
     kind, build = sys.argv[1:]
     module, _, function = build.partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a script's directory, before any of its imports

@@ -14,10 +14,7 @@ _LONGEST = 100  # characters of CUDA's error, before the advice
 
 
 def tell_if_lost(wire: autotune_wire.Wire, optimizer: Any = None) -> None:
-    """Tells the tuner if torch cannot use the trial's GPU, or if `optimizer` trains on the CPU.
-
-    Otherwise speeds of the CPU would be taken for the GPU's.
-    """
+    """Tells the tuner if torch cannot use the trial's GPU, or if `optimizer` trains on the CPU."""
     torch: Any = sys.modules.get("torch")
     if autotune_wire.GPUS not in os.environ or torch is None:
         return
@@ -63,11 +60,7 @@ def attach_cap(torch: Any, optimizer: Any, cap_bytes: int) -> None:
 
 
 class _Cap:
-    """The cap of this process, set on all its GPUs if it is alone.
-
-    Capping a GPU opens a context on it. If the training has several processes, each caps only its own GPU:
-    that of its local rank, or else the first one that it selects or has its model on.
-    """
+    """Caps all GPUs if the process is alone, else only its own: a cap opens a context on the GPU."""
 
     def __init__(self, cuda: Any, cap_bytes: int) -> None:
         self._cuda, self._cap_bytes, self._is_set = cuda, cap_bytes, False

@@ -45,10 +45,7 @@ class Figures:
             self._loss = (loss if hasattr(loss, "shape") else loss[0]).detach()
 
     def step_figures(self, scaler: Any, optimizer: Any = None, *, has_settled: bool) -> dict[str, Any]:
-        """Returns the figures of the step that ends now; a gradient `scaler`, if any, has scaled its loss.
-
-        Loss and memory are included once a second, the learning rate of `optimizer` if it has changed.
-        """
+        """Returns the figures of the step that ends now; a gradient `scaler`, if any, has scaled its loss."""
         before, self._compilations = self._compilations, compilations()
         figures: dict[str, Any] = self._memory_if_due()
         if not has_settled:
@@ -82,11 +79,7 @@ class Figures:
 
 
 class Pace:
-    """Finds out whether the last step has ended on the GPU of this process, if it uses one.
-
-    Waits for the GPU are rare, because CPU and GPU cannot overlap during a wait. At first they are more
-    frequent, so that a short training has some.
-    """
+    """Tells if the GPU has finished the last step; waits rarely, because CPU and GPU then cannot overlap."""
 
     def __init__(self) -> None:
         self._waited_s, self._unwaited, self._wait_every = 0.0, 0, 1
@@ -104,7 +97,7 @@ class Pace:
             if _clock_s() - self._waited_s < _WAIT_EVERY_S and self._unwaited < self._wait_every:
                 return False
             cuda.synchronize(self._gpu)
-            self._wait_every = min(2 * self._wait_every, _WAIT_EVERY)
+            self._wait_every = min(2 * self._wait_every, _WAIT_EVERY)  # often at first, for short trainings
         self._waited_s, self._unwaited = _clock_s(), 0
         return True
 
@@ -181,10 +174,9 @@ def compilations() -> int:
 class Flops:
     """Counts the FLOPs of a training's first steps by number format: fp64, fp32, tf32, bf16, fp16, fp8.
 
-    It uses the formulas of torch.utils.flop_counter for matrix products, convolutions and attention, in which
-    a multiply-add counts as two. Recomputation by activation checkpointing counts too: these are the FLOPs of
-    the hardware, not of the model. A compiled training cannot be counted, because only calls from Python are
-    seen.
+    Uses the formulas of torch.utils.flop_counter, in which a multiply-add counts as two. Recomputation by
+    activation checkpointing counts: these are the FLOPs of the hardware, not of the model. Only calls from
+    Python are seen, so a compiled training cannot be counted.
     """
 
     def __init__(self) -> None:
@@ -194,7 +186,6 @@ class Flops:
         os.register_at_fork(after_in_child=self.leave)
 
     def leave(self) -> None:
-        """Stops counting."""
         if self._mode is not None:
             _leave(self._mode)
         self._left, self._mode = 0, None
@@ -268,13 +259,10 @@ def _has_compiled() -> bool:
 
 
 def _leave(mode: Any) -> dict[str, int]:
-    """Ends counting, even if another mode is active too, and returns the counts.
-
-    Returns {} if a formula failed, or if the step compiled something, whose operations were not seen.
-    """
+    """Ends counting; returns the counts, {} if a formula failed, or if the step compiled something."""
     flops = dict(mode.counted) if mode.is_on and not _has_compiled() else {}
     mode.is_on = False
-    if sys.modules[_DISPATCH]._get_current_dispatch_mode() is mode:
+    if sys.modules[_DISPATCH]._get_current_dispatch_mode() is mode:  # another may be active too
         mode.__exit__(None, None, None)
     return flops
 

@@ -1,8 +1,4 @@
-"""Follows Lightning's trainer, under both of its package names, and applies a search's settings to it.
-
-Arguments replace the script's own. A callback of every trainer reports validations
-and saves the checkpoint from which the next `fit` resumes.
-"""
+"""Applies a search's settings to Lightning's trainer, reports its validations, and lets its fits resume."""
 
 from __future__ import annotations
 
@@ -37,11 +33,8 @@ def arm(after: After, overrides: Overrides, wire: autotune_wire.Wire) -> None:
 
 
 def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
-    """Fits what a function has built: a module, its data, and optionally a trainer.
-
-    The data are a data module, a loader, or a pair of a training and a validation loader.
-    """
-    module, data, *rest = built
+    """Fits what a function has built: a module, its data, and optionally a trainer."""
+    module, data, *rest = built  # data: a data module, a loader, or a pair of training and validation loader
     if rest:
         trainer = rest[0]
     else:
@@ -53,8 +46,6 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
 
 
 def _attach(overrides: Overrides, package: str, module: Any) -> None:
-    """Makes a trainer take the search's arguments, report to the tuner, and skip a trial's sanity check."""
-
     def make(init: Any, self: Any, /, *args: Any, **kwargs: Any) -> None:
         takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
         given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
@@ -154,10 +145,7 @@ class _LightningWatch:
             raise SystemExit(0)
 
     def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
-        """Exits if asked to stop, because the validation may take longer than the time allowed for stopping.
-
-        The trial resumes from the last checkpoint, since a checkpoint made in a validation cannot be resumed.
-        """
+        """Exits if asked to stop: a validation may take long, and a checkpoint in it cannot be resumed."""
         if self._is_to_stop(trainer):
             raise SystemExit(0)
 

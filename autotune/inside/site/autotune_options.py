@@ -1,4 +1,4 @@
-"""Writes down the options of a script, from its parser or its configuration."""
+"""Writes down the options of a script and the values given to them, from its parser or configuration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ def scalar(value: Any) -> Any:
 
 
 def note_parsers(write: Write) -> None:
-    """Writes down the options of every parser, with the values that the command line gave."""
-
     def parses(parse: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         parsed = parse(self, *args, **kwargs)
         write({"parser": list(_options(self, vars(parsed[0])))})
@@ -47,8 +45,6 @@ def _options(parser: Any, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 
 
 def note_click(write: Write, click: Any) -> None:
-    """Writes down the options of a click command, with the values that the command line gave."""
-
     def invokes(invoke: Any, self: Any, context: Any) -> Any:
         write({"parser": [_click_option(one, context.params) for one in self.params if one.opts]})
         return invoke(self, context)
@@ -98,8 +94,6 @@ def _parameters(function: Any, given: Any, named: Mapping[str, Any]) -> Iterator
 
 
 def note_hydra(write: Write, module: Any) -> None:
-    """Writes down the whole configuration of a script that Hydra starts."""
-
     def sets(set_config: Any, self: Any, config: Any) -> Any:
         _note_config(write, {name: config[name] for name in config if name != "hydra"})
         return set_config(self, config)

@@ -1,7 +1,4 @@
-"""Marks each line of a script's output with the time when it was printed; the reader removes the marks.
-
-The script itself takes the time, because a line may be read only after later steps.
-"""
+"""Marks the lines of a script's output with their times, because they may be read only after later steps."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import re
 import time
 from typing import Any
 
+# An application program command of ECMA-48, which terminals do not show.
 _MARK = re.compile("\x1b_autotune ([0-9.e+-]+)\x1b\\\\")
 _clock_s = time.monotonic  # bound here, because a script may patch time.monotonic
 
@@ -34,11 +32,7 @@ def stamp_lines(stream: Any, own: str) -> None:
 
 
 def marked(text: str, at_s: float) -> str:
-    """Returns `text` with the time `at_s` marked at the end of each line, and of an unfinished last one.
-
-    The mark is an application program command of ECMA-48, which terminals do not show. A final carriage
-    return ends a line too.
-    """
+    """Returns `text` with the time `at_s` marked at the end of each line, and of an unfinished last one."""
     mark = f"\x1b_autotune {at_s!r}\x1b\\"
     line = text[:-1] if text.endswith(("\n", "\r")) else text
     return line.replace("\n", f"{mark}\n") + mark + text[len(line) :]

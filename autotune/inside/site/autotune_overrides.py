@@ -27,10 +27,7 @@ Arguments = Mapping[str, Any]
 
 
 class Overrides:
-    """The search's arguments, from the environment, by the object that takes them: `{"loader": {...}}`.
-
-    The tuner is told the names of those that were applied: `loader.num_workers`.
-    """
+    """The search's arguments, from the environment, by the object that takes them: `{"loader": {...}}`."""
 
     def __init__(self, wire: autotune_wire.Wire) -> None:
         self._wire = wire
@@ -41,7 +38,6 @@ class Overrides:
         self.ratio: float | None = None  # of the first optimizer's learning rate to the script's
 
     def get(self, name: str) -> Mapping[str, Any]:
-        """Returns the arguments for `name`, {} if there are none."""
         return self._values.get(name) or {}
 
     def tell(self, name: str, taken: Any) -> None:
@@ -53,7 +49,6 @@ class Overrides:
 
 
 def attach(torch: Any, overrides: Overrides) -> None:
-    """Wraps the constructors of loaders and optimizers for which there are arguments."""
     if overrides.get("loader"):
         data = torch.utils.data
         replace_init(data.DataLoader, "loader", overrides, functools.partial(_loader, data))
@@ -116,7 +111,6 @@ def _make_optimizer(overrides: Overrides, init: Any, self: Any, params: Any, def
 
 
 def _scaled(group: Any, ratio: float) -> Any:
-    """Returns a parameter group with its own learning rate, if it has one, multiplied by `ratio`."""
     has_own = isinstance(group, dict) and group.get("lr") is not None
     return {**group, "lr": group["lr"] * ratio} if has_own else group
 
@@ -176,14 +170,12 @@ class _ModelChange:
         self._kinds: set[type] = set()
 
     def apply(self, model: Any) -> None:
-        """Changes a model in place; its parameters stay the objects that its optimizer has.
-
-        The class gets another `forward`, and the model only a mark, so it can be copied and saved as before.
-        """
+        """Changes a model in place; its parameters stay the objects that its optimizer has."""
         model = getattr(model, "_orig_mod", model)  # one that the script compiles
         if self._is_channels_last:
             model.to(memory_format=self._torch.channels_last)
         if self._dtype is not None or self._is_channels_last:
+            # With only a mark, and `forward` in its class, it can be copied and saved as before.
             setattr(model, _MARK, next(model.parameters()).device.type)
             kind = type(model)
             if kind not in self._kinds:
@@ -194,8 +186,6 @@ class _ModelChange:
         self._overrides.tell("model", self._values)
 
     def _around(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a `forward`, to convert inputs to the memory format, and outputs to float32."""
-
         @functools.wraps(forward)
         def changed(model: Any, *args: Any, **kwargs: Any) -> Any:
             device = getattr(model, _MARK, None)

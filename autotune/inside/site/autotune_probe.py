@@ -1,8 +1,4 @@
-"""Writes down what a script is and does, as lines of JSON: its parser, loaders, steps, scores and files.
-
-Used only by a probe, which runs a script briefly to find its settings. Every line has one key; AUTOTUNE_PROBE
-names the file.
-"""
+"""Writes down what a probed script is and does, as lines of JSON with one key each."""
 
 from __future__ import annotations
 
@@ -29,7 +25,6 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 def arm(after: After) -> None:
-    """Starts to write down what the script does."""
     notes = _Notes(os.environ[autotune_wire.PROBE])
     autotune_options.note_parsers(notes.write)
     sys.addaudithook(_file_listener(notes))
@@ -78,7 +73,6 @@ def _note_trainer(notes: _Notes, framework: str, module: Any) -> None:
 
 
 def _listen_to(trainer: Any, module: Any, notes: _Notes, framework: str) -> None:
-    """Adds a callback to a trainer that writes down the scores of its evaluations."""
     if framework == "transformers":
 
         class OfTransformers(module.TrainerCallback):  # type: ignore[misc]
@@ -151,15 +145,12 @@ class _Probe:
         return give(iterator)
 
     def _enters(self, module: Any, args: Any) -> None:
-        """Notes the batch of the first module that is called in a step, and the number format.
-
-        Autocast may begin only in an inner module, as with Accelerate.
-        """
+        """Notes the batch of the first module that is called in a step, and the number format."""
         torch = self._torch
         if not torch.is_grad_enabled() or not module.training:
             return
         dtype: Any = None
-        if torch.is_autocast_enabled():
+        if torch.is_autocast_enabled():  # perhaps only in an inner module, as with Accelerate
             dtype = torch.get_autocast_gpu_dtype()
         elif torch.is_autocast_cpu_enabled():
             dtype = torch.get_autocast_cpu_dtype()
@@ -208,7 +199,6 @@ class _Probe:
         self._passes, self._shape, self._loss, self._loader = 0, None, None, None
 
     def _note_names(self) -> None:
-        """Writes down the scalars in the main module, and its configuration objects."""
         names = vars(sys.modules["__main__"])
         own = {name: one for name, one in names.items() if isinstance(one, SCALARS) and name[0] != "_"}
         self._notes.write({"names": own})

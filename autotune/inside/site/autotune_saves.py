@@ -1,8 +1,7 @@
 """Records the samples behind every checkpoint of a script, so that a trial resumes at the right count.
 
-The script notes each file it saves; the tuner looks up the trial's checkpoint. Files are recognized by
-content, because scripts rename checkpoints, copy them with old timestamps, and save them from threads and
-over networks whose clocks differ.
+Files are recognized by content, because scripts rename checkpoints, copy them with old timestamps, and save
+them from threads and over networks whose clocks differ.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ class Counts(NamedTuple):
 
 
 def notes_file(workdir: str) -> str:
-    """Returns the path of a trial's notes."""
     return os.path.join(workdir, ".saves")  # noqa: PTH118 - a script may have no pathlib yet
 
 
@@ -80,7 +78,6 @@ class Saving:
         self._snapshots: list[Counts] = []  # totals at the time of optimizer states that are not saved yet
 
     def trains(self) -> None:
-        """Notes that the calling thread trains."""
         self._thread = threading.get_ident()
 
     def take_state(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
@@ -90,15 +87,12 @@ class Saving:
         return state_dict(*args, **kwargs)
 
     def save(self, save: Any, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        """Saves by `torch.save`, and notes how many samples were trained when writing began.
-
-        In a thread or process that does not train, they are known if exactly one optimizer state is unsaved.
-        """
+        """Saves by `torch.save`, and notes how many samples were trained when writing began."""
         snapshots, self._snapshots = self._snapshots, []
         if self._thread == threading.get_ident():
             snapshots = [self._now()]
         save(obj, f, *args, **kwargs)
-        if len(snapshots) == 1:
+        if len(snapshots) == 1:  # in a thread or process that does not train, several are ambiguous
             record(self._workdir, f, snapshots[0])
 
     def _now(self) -> Counts:

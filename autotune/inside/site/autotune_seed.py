@@ -32,13 +32,10 @@ def _shift_torch(offset: int, torch: Any) -> None:
 
 
 def add(module: Any, name: str, offset: int) -> None:
-    """Makes the function `name` of a module add `offset` to the seed, its first argument.
-
-    Calls within such a call are left alone: torch's function seeds the GPUs with the shifted seed.
-    """
+    """Makes the function `name` of a module add `offset` to the seed, its first argument."""
 
     def seeded(original: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_thread, "is_seeding", False):
+        if getattr(_thread, "is_seeding", False):  # torch seeds the GPUs, with the shifted seed
             return original(*args, **kwargs)
         if args and isinstance(args[0], int):
             args = ((args[0] + offset) % _SEEDS, *args[1:])

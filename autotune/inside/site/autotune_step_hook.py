@@ -1,8 +1,7 @@
 """Reports every step of a PyTorch script that knows nothing of the tuner, and notes its checkpoints.
 
-PyTorch (2.0 or newer) calls a process-wide hook after each step of each optimizer. Wrapped backward passes
-and data loaders show what the step trained on; if a script updates its weights by hand, backward passes are
-the steps. A failure in here is printed once, and the script continues.
+PyTorch (2.0 or newer) calls a hook after each step of each optimizer. Wrapped backward passes and loaders
+show what the step trained on. A failure in here is printed once, and the script continues.
 """
 
 from __future__ import annotations
@@ -38,11 +37,7 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 
 
 def arm(after: After) -> None:
-    """Applies a search's settings to the script as soon as it imports torch.
-
-    If a tuner listens, also reports the steps and a fatal exception, marks lines with their time, and writes
-    the stacks of a hanging trial on the tuner's signal.
-    """
+    """Applies a search's settings once the script imports torch; reports its steps if a tuner listens."""
     wire = autotune_wire.Wire()
     overrides = Overrides(wire)
     for attach in (autotune_overrides.attach, autotune_overrides.attach_model):
@@ -58,7 +53,7 @@ def arm(after: After) -> None:
         with suppress(AttributeError, OSError, ValueError, KeyError):  # no stream, or one without a file
             autotune_output.stamp_lines(stream, os.environ[autotune_wire.OUTPUT])
     with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or one without a file
-        faulthandler.register(signal.SIGUSR1)
+        faulthandler.register(signal.SIGUSR1)  # by which the tuner asks for the stacks of a hanging trial
     sys.excepthook = _telling(sys.excepthook, wire)
     after.do("torch", lambda torch: _attach(torch, Teller(torch, wire, total), after))
     if names := os.environ.get(autotune_wire.LOGGED):
@@ -124,15 +119,13 @@ class Teller:
         return self.register_wrapper(call)
 
     def hide(self, dynamo: Any) -> None:
-        """Keeps torch.compile from compiling these methods together with a compiled step.
-
-        Hidden methods are slower, so they are used only during compilation, if torch can tell.
-        """
+        """Keeps torch.compile from compiling these methods together with a compiled step."""
         for name in ("drew", "fetched", "ended", "begins_backward", "ends_backward", "stepped"):
             self._hidden[name] = dynamo.disable(getattr(self, name))
         skip: Any = getattr(getattr(dynamo, "decorators", None), "skip", None)  # older versions need it less
         frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
         asked: Any = getattr(frames, "get_eval_frame_callback", None)
+        # Hidden methods are slower: used only during compilation, if torch can tell.
         self._compiler = asked if skip and asked else lambda: True
         for wrapper in self._wrappers if skip else ():
             skip(wrapper)
@@ -143,7 +136,6 @@ class Teller:
         return wrapper
 
     def drew(self, iterator: Any, index: Any) -> None:
-        """Notes that a loader's iterator has drawn the indices of its next batch."""
         if getattr(iterator, "_autotune_of", None) is not iterator._sampler_iter:  # a new epoch
             iterator._autotune_of, iterator._autotune_drawn = iterator._sampler_iter, deque()
         iterator._autotune_drawn.append(len(index) if isinstance(index, (list, tuple)) else None)
@@ -160,29 +152,23 @@ class Teller:
             self._tally.fetched(_loader_of(iterator), iterator, samples, count_tokens(batch))
 
     def ended(self, iterator: Any) -> None:
-        """Notes that a loader's iterator is exhausted."""
         self._tally.ended(_loader_of(iterator), iterator)
 
     def begins_backward(self, loss: Any) -> None:
-        """Notes that a backward pass begins at `loss`."""
         self.saving.trains()
         self._tally.backward()
         self._figures.note_loss(loss)
 
     def ends_backward(self) -> None:
-        """Notes that a backward pass has ended, and counts it as a step if there is no optimizer."""
         if self.steps.passed():
             if not self._has_told:
                 self._note = "no optimizer was seen, so each backward pass counts as a step"
             self._end_step()
 
     def stepped(self, optimizer: Any) -> None:
-        """Notes that an optimizer has stepped, and ends the training's step if it counts.
-
-        Calls that are only captured, or made in a loader worker, are no steps. A fused optimizer skips a step
-        that overflowed. On a GPU that is not checked, since it would mean waiting.
-        """
+        """Ends the training's step, unless this call is captured, in a loader worker, or skipped."""
         overflow = getattr(optimizer, "found_inf", None)
+        # A fused optimizer skips a step that overflowed; on a GPU, looking would mean waiting.
         is_skipped = overflow is not None and overflow.device.type == "cpu" and bool(overflow)
         if autotune_figures.is_capturing() or self._worker_info() is not None or is_skipped:
             return

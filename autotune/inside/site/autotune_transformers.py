@@ -83,7 +83,6 @@ def train(built: Any, settings: Mapping[str, Any]) -> None:
 def _make_arguments(
     overrides: Overrides, every: int | None, is_heard: bool, post_init: Any, self: Any
 ) -> None:
-    """Replaces the script's arguments with the search's, and with those that the tuner needs."""
     is_trial = is_heard and not autotune_wire.is_whole()
     names = {field.name for field in dataclasses.fields(self)}
     taken = _put(self, names, overrides.get("trainer"))
@@ -189,7 +188,6 @@ def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: 
 
 
 def _tell(wire: autotune_wire.Wire, state: Any, metrics: Mapping[str, Any]) -> None:
-    """Reports the numbers of an evaluation, unless it came before the first step."""
     scalars = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
     if state.global_step and not autotune_wire.rank():
         wire.tell({"record": scalars})
@@ -204,14 +202,12 @@ def _newest(directory: str) -> str | None:
 
 
 class _TrainerWatch:
-    """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops.
-
-    Several processes would have to agree on a checkpoint, so they save at every evaluation, not on request.
-    """
+    """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops."""
 
     def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
         self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
         self._evaluated = 0
+        # Several processes would have to agree on a checkpoint: they save at evaluations, not on request.
         self._is_alone = autotune_wire.world_size() == 1
         self._schedule = SyncSchedule(every or 1)
         self._is_asked = self._listens = False
@@ -219,10 +215,7 @@ class _TrainerWatch:
         self._saved_s = -float("inf")
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Reports the checkpoint's evaluation again, or requests one that is missing.
-
-        From here on, SIGTERM is a request to stop.
-        """
+        """Reports the checkpoint's evaluation again, or requests one that is missing; handles SIGTERM."""
         is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # not handled by the script
         if self._is_alone and is_free and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._ask)
@@ -238,7 +231,6 @@ class _TrainerWatch:
             args.eval_on_start = True
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Requests an evaluation if it is due, or a save instead if asked to stop."""
         before, self._evaluated = self._evaluated, self._times(state.global_step)
         control.should_evaluate |= self._evaluated > before
         if self._is_to_end():
@@ -274,7 +266,6 @@ class _TrainerWatch:
             control.should_save |= is_due or not self._is_alone
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Notes the samples and tokens behind the checkpoint, and exits if asked to stop."""
         file = os.path.join(args.output_dir, f"checkpoint-{state.global_step}", _STATE)  # noqa: PTH118
         if autotune_wire.WORKDIR in os.environ:
             record(os.environ[autotune_wire.WORKDIR], file, Counts(self._total.samples, self._total.tokens))

@@ -1,7 +1,4 @@
-"""Keeps a script's writes inside the view of its directory in which it runs.
-
-In a view, large files are links to the originals; a link that is opened for writing is replaced with a copy.
-"""
+"""Keeps a script's writes inside its view, where a linked file that is opened for writing becomes a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from autotune_imports import After, replace
 
 
 def arm(after: After) -> None:
-    """Starts to watch for files that are opened for writing."""
     root = os.path.realpath(os.environ[autotune_wire.VIEW])
 
     def listen(event: str, args: Any) -> None:

@@ -49,8 +49,7 @@ _clock_s = time.monotonic  # bound here, because a script may patch time.monoton
 class Wire:
     """Reports to the tuner named by the environment, if there is one; raises nothing if it is gone.
 
-    Connects on the first call, and not again after a failure. A forked child makes its own connection. The
-    tuner is given up if it reads nothing for `patience_s`.
+    Connects on the first call; gives up for good if that fails, or if nothing is read for `patience_s`.
     """
 
     def __init__(self, patience_s: int = 60) -> None:
@@ -96,7 +95,6 @@ class Wire:
                 self._give_up()
 
     def is_stopped(self) -> bool:
-        """Returns True if the tuner has asked to stop."""
         if self._is_stopped or (self._socket is None and SOCKET not in os.environ):
             return self._is_stopped
         with self._lock:
@@ -146,10 +144,7 @@ def world_size() -> int:
 
 
 class Ranks:
-    """Returns rank and world size when called, cheaply enough for every step.
-
-    They are looked up at each of the first steps, and then once a second.
-    """
+    """Returns rank and world size when called, cheaply enough for every step."""
 
     def __init__(self) -> None:
         self._ranks, self._looked_s, self._left = (0, 1), -math.inf, _LOOKED_UP_AT_FIRST

@@ -21,8 +21,6 @@ VIEW = "view"  # subdirectory of a trial's directory, below which its command ru
 
 
 class Call(NamedTuple):
-    """Command ready to be started."""
-
     arguments: list[str]
     environment: dict[str, str]
 
@@ -64,10 +62,7 @@ def put_in(settings: Mapping[str, Any], objects: Sequence[str]) -> dict[str, Map
 
 
 def is_in_view(spec_: Spec) -> bool:
-    """Returns True if a trial runs in a view of the command's directory.
-
-    A whole training does only if a copy of its script would be written there.
-    """
+    """Returns True if the command runs in a view; in a whole training only if a script is copied there."""
     has_script = any(own.is_script for own in spec_.files.values())
     return has_script or (spec_.view and not wire.is_whole())
 

@@ -80,8 +80,7 @@ class Counter:
 class Checkpoint:
     """A command's checkpoint, files or directories that match `pattern`, and its sample count.
 
-    Normally the hook notes the count as the script saves. If steps are read from the output, or the script
-    reports its samples, it is derived shortly afterwards from the time at which the checkpoint was written.
+    Normally the hook notes the count as the script saves; else it is derived from the time of writing.
     """
 
     def __init__(self, pattern: str | None, workdir: Path) -> None:
@@ -109,16 +108,13 @@ class Checkpoint:
         return max(counts, key=lambda one: one.samples, default=None) or noted
 
     def begin(self) -> Counts | None:
-        """Returns the counts to resume from; None to start from scratch, as a trial does if they are unknown.
-
-        A whole training then resumes from the counts of an earlier checkpoint.
-        """
+        """Returns the counts to resume from; None to start anew, as a trial does if they are unknown."""
         if not self.exists:
             with suppress(OSError):
                 self._note.unlink()
             return None
         said, counts = "continues from the checkpoint, after", self.counts()
-        if counts is None and wire.is_whole():
+        if counts is None and wire.is_whole():  # from those of an earlier checkpoint
             said, counts = f"{said} at least", self._noted()[0] or Counts(0)
         if counts is None:
             self.set_aside()
@@ -157,14 +153,11 @@ class Checkpoint:
         self._write(counter.at(math.inf), _BY_SCRIPT)
 
     def look(self, counter: Counter, until_s: float) -> None:
-        """Notes the counts behind a new checkpoint; `counter` has all steps up to `until_s`.
-
-        The time of writing is clamped to the interval since the last look: file system clocks differ.
-        """
+        """Notes the counts behind a new checkpoint; `counter` has all steps up to `until_s`."""
         before_s, self._looked_s = self._looked_s, time.monotonic()
         if (stamp := self._stamp()) != self._newest:
             self._newest, clocked_s = stamp, written_s(int(stamp.partition(" ")[0] or 0))
-            self._newest_s = min(max(clocked_s, before_s), self._looked_s)
+            self._newest_s = min(max(clocked_s, before_s), self._looked_s)  # file system clocks differ
         if stamp and stamp != self._written and self._newest_s <= until_s:
             self._written = stamp
             self._write(counter.at(self._newest_s), stamp)
@@ -182,6 +175,5 @@ class Checkpoint:
         return ""
 
     def _files(self) -> list[Path]:
-        """Returns the files and directories of the checkpoint, with everything below them."""
         places = matching(self._pattern) if self._pattern else []
         return [*places, *(file for place in places if place.is_dir() for file in place.rglob("*"))]

@@ -26,10 +26,7 @@ class CommandError(RuntimeError):
 
 
 class ResumeError(CommandError):
-    """A command failed after resuming from a checkpoint, before its first step.
-
-    The checkpoint is to blame, unless the command `was_killed`.
-    """
+    """A resumed command failed before its first step, because of its checkpoint unless it `was_killed`."""
 
     def __init__(self, error: Exception, code: int) -> None:
         super().__init__(f"while continuing from its checkpoint: {describe_error(error)}")
@@ -42,12 +39,7 @@ class OutputError(RuntimeError):
 
 
 def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequence[str]) -> Exception:
-    """Returns the error of a command that exited with `code`, negative for a signal.
-
-    It is the script's own exception if the hook reported one, or if the output ends with a traceback.
-    Otherwise it is a CommandError with the last line of the output, caused by the last lines, one of which
-    may say that memory ran out.
-    """
+    """Returns the error for an exit `code`, negative for a signal; the script's own exception, if known."""
     if code in {-_KILLED, _BY_SHELLS + _KILLED}:
         return without_trace(CommandError(f"command (pid {pid}) is killed by signal: Killed"))
     if hook_error := hook_error or _raised_in(tail):
@@ -59,7 +51,7 @@ def exit_error(code: int, pid: int, hook_error: ScriptError | None, tail: Sequen
         how += f" ({signal_name(code - _BY_SHELLS)})"
     error = CommandError(": ".join(filter(None, (how, _quote(tail, 1)))))
     cause: OutputError | None = None
-    for line in tail[-_LINES_OF_MEMORY:]:
+    for line in tail[-_LINES_OF_MEMORY:]:  # one of them may say that memory ran out
         of_line = OutputError(line)
         of_line.__cause__, cause = cause, of_line
     error.__cause__ = cause

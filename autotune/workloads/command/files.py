@@ -111,7 +111,6 @@ def _value(given: Any, values: Mapping[str, Any]) -> Any:
 
 
 def paths(own: Mapping[str, FilledFile], workdir: Path) -> dict[str, str]:
-    """Returns the path of each file for a trial in `workdir`, by its name."""
     return {name: file.path(name, workdir) for name, file in own.items()}
 
 

@@ -44,10 +44,7 @@ def unused(settings: Mapping[str, Any], used: Iterable[str]) -> list[str]:
 
 
 def words(texts: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    """Returns `texts` with placeholders filled; each stays one word, even if a value contains spaces.
-
-    A word that is only a list's placeholder becomes one word per element. Placeholders without a value stay.
-    """
+    """Returns `texts` with placeholders filled, each as one word; a list alone becomes several words."""
     filled: list[str] = []
     for text in texts:
         alone = _PLACEHOLDER.fullmatch(text)
@@ -57,7 +54,7 @@ def words(texts: Iterable[str], values: Mapping[str, Any]) -> list[str]:
 
 
 def word(text: str, values: Mapping[str, Any]) -> str:
-    """Returns `text` with placeholders filled; lists are written as JSON."""
+    """Returns `text` with placeholders filled, if they have a value; lists are written as JSON."""
 
     def filled(match: re.Match[str]) -> str:
         if match[1]:

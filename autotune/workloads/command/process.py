@@ -79,22 +79,17 @@ def _text(line: bytes) -> str:
 
 
 class Process:
-    """A running command, in the process group of its parent.
-
-    Its output is forwarded to the output of this process, unless it `is_silent`; `heard` gets every line, on
-    a thread, and returns True if it used the line. Descendants are recognized by the variable `mark` in their
-    `environment`, whose value is unique.
-    """
+    """A running command, in the process group of its parent."""
 
     def __init__(
         self,
         arguments: Sequence[str],
         directory: Path,
         environment: Mapping[str, str],
-        mark: str,
-        heard: Callable[[OutputLine], bool],
+        mark: str,  # variable in the environment whose unique value identifies descendants
+        heard: Callable[[OutputLine], bool],  # gets every line, on a thread; returns True if it used the line
         *,
-        is_silent: bool = False,
+        is_silent: bool = False,  # otherwise the output is forwarded to that of this process
     ) -> None:
         self._mark = (mark, environment[mark])
         self._heard, self._is_enough, self._is_silent = heard, Event(), is_silent
@@ -143,16 +138,13 @@ class Process:
         return family
 
     def end(self, grace_s: float) -> None:
-        """Ends the command with SIGTERM, and kills what is left of its processes after `grace_s`.
-
-        Descendants get no SIGTERM while the command lives: without loader workers it might not be able to
-        write a checkpoint. Waits until all output is forwarded.
-        """
+        """Ends the command with SIGTERM, and kills what is left of its processes after `grace_s`."""
         deadline = time.monotonic() + grace_s
         if self.code is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
+        # Only now: without its loader workers, the command might not be able to write a checkpoint.
         family = self.family()
         for one in family:
             with suppress(psutil.Error):

@@ -33,15 +33,12 @@ def plain(line: str) -> str:
 
 
 class Patterns:
-    """Named patterns to search in lines.
-
-    `missing` has the patterns without a match so far, `no_number` the matched texts that are not numbers.
-    """
+    """Named patterns to search in lines."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
-        self.missing = dict(patterns)
-        self.no_number: dict[str, str] = {}
+        self.missing = dict(patterns)  # without a match so far
+        self.no_number: dict[str, str] = {}  # matched texts that are not numbers
 
     def find(self, line: str) -> dict[str, float]:
         """Returns the numbers in `line` by name: the first matched group of a pattern's last match."""
@@ -89,11 +86,8 @@ def _numbers(value: Any, name: str = "") -> list[tuple[str, float]]:
 
 
 def csv_rows(data: bytes, start: int) -> Parsed:
-    """Returns the numbers in rows after the first `start` lines, by the header's names.
-
-    Counts lines, not bytes, because loggers rewrite the file to add a column. If there are fewer lines than
-    before, all are new.
-    """
+    """Returns the numbers in rows after the first `start` lines, by the header's names."""
+    # Lines are counted, not bytes, because loggers rewrite the file to add a column; if fewer, all are new.
     lines = data[: data.rfind(b"\n") + 1].splitlines() or [b""]
     names = _cells(lines[0])
     rows = []
@@ -124,11 +118,7 @@ def written_s(mtime_ns: int) -> float:
 
 
 class Follower:
-    """Follows the files that match `pattern`, or the logs in the directories that match it.
-
-    Skips what the files already contain. `names` maps scores to keys of a row; `missing` has the scores not
-    seen yet.
-    """
+    """Follows files that match `pattern`, or logs in such directories; `names`: a row's key of each score."""
 
     def __init__(self, kind: str, pattern: str, names: Mapping[str, str]) -> None:
         self._kind, self._pattern, self._names = kind, pattern, names
@@ -137,7 +127,7 @@ class Follower:
         self._looked_s = float("-inf")
         self.missing: dict[str, str] = {}
         self.look()  # present contents are of an earlier attempt
-        self.missing = dict(names)
+        self.missing = dict(names)  # not seen yet
 
     def look(self) -> list[Message]:
         """Returns the scores added to files since the last call, when they were written, by file name."""

@@ -31,8 +31,6 @@ _NO_STEP = (
 
 
 class Stream:
-    """All that a running command shows, as messages."""
-
     def __init__(self, spec: Spec, inbox: Inbox, follower: Follower | None) -> None:
         self._spec, self._inbox, self._follower = spec, inbox, follower
         progress = {"samples": spec.samples, "steps": spec.steps}
@@ -68,7 +66,6 @@ class Stream:
         return self._timeline.until(math.inf)
 
     def _take_in(self) -> None:
-        """Adds what has arrived from all sources to the timeline."""
         while (message := self._inbox.get(0.0)) is not None:
             match message.content:
                 case Step() if self._spec.counts_by_output:
@@ -143,8 +140,8 @@ class Timeline:
 def evaluated_s(now_s: float, steps_s: Sequence[float]) -> float | None:
     """Returns when an evaluation ended whose scores are read at `now_s`; steps ended at `steps_s`.
 
-    On a busy machine, the scores may be read only after the next step, which then seems much longer than the
-    others because it includes the evaluation. None if no recent step was that long.
+    Scores may be read only after the next step, whose time then includes the evaluation. None if no recent
+    step was that long.
     """
     gaps = [(end_s - begin_s, end_s) for begin_s, end_s in itertools.pairwise(steps_s) if end_s <= now_s]
     late = [gap for gap in gaps if gap[1] > now_s - _LATE_S]

@@ -48,17 +48,16 @@ def fit(
     directory: Path,
     settings: Mapping[str, Any],
     workdir: Path,
-    objects: Sequence[str] = (),
+    objects: Sequence[str] = (),  # settings below one replace arguments of every such object in the script
     *,
     is_asked: Callable[[], bool] = stop_request.is_pending,
     grace: Grace = Grace(),  # noqa: B008 - frozen
 ) -> Iterator[Stamped]:
     """Runs the command and yields its steps, its evaluations, and the records that it reports itself.
 
-    Settings below one of the `objects` replace arguments of every such object in the script. A trial that
-    cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the script's exception,
-    or CommandError if the output lacks steps or scores. Closing the generator ends all processes. Once it
-    `is_asked` to stop, it ends them too, yields the remaining records, and raises StoppedError.
+    A trial that cannot resume from its checkpoint restarts from scratch, once per workdir. Raises the
+    script's exception, or CommandError if the output lacks steps or scores. Closing the generator ends all
+    processes. Once asked to stop, it ends them, yields the remaining records, and raises StoppedError.
     """
     workdir = workdir.absolute()  # the command runs in another directory
     if calls.is_in_view(spec_):
@@ -108,8 +107,7 @@ def fit(
 class Merger:
     """Merges consecutive steps into records that are 50 ms apart, because each record costs time. Pure.
 
-    Never merges a step with an evaluation. A step still queued on the GPU is merged with the next step whose
-    end is known.
+    Never merges a step with an evaluation; a step still queued on the GPU waits for one that has ended.
     """
 
     def __init__(self) -> None:

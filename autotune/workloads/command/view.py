@@ -18,10 +18,7 @@ _LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache_
 
 
 def make(directory: Path, place: Path) -> Path:
-    """Makes a view of `directory` below `place`, or completes an existing one; returns its path.
-
-    Raises InputError if the directory has too many files.
-    """
+    """Makes or completes a view of `directory` below `place`; raises InputError if it has too many files."""
     directory = directory.resolve()
     view = place / directory.relative_to("/")
     view.mkdir(parents=True, exist_ok=True)

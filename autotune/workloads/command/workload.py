@@ -122,11 +122,7 @@ class CommandWorkload(Workload):
             raise InputError(f"unit: {rule}, got {unit!r}")
 
     def check(self, settings: Mapping[str, Any]) -> list[str]:
-        """Checks settings, paths and files, and runs the set-up; returns a note on that.
-
-        Raises InputError for placeholders without a setting, unused settings, a missing directory or program,
-        files that cannot be filled, and a failing set-up.
-        """
+        """Checks settings, paths and files, and runs the set-up; returns a note on that."""
         self.spec.require_settings(settings, self._used(settings))
         if not self.directory.is_dir():
             raise InputError(f"workload.directory: there is no directory {self.directory}")

@@ -47,26 +47,18 @@ _BETWEEN_STEPS = {
 
 
 def _for_trial(settings: Mapping[str, Setting], samples: int, evaluations: int) -> dict[str, Setting]:
-    """Spaces validations evenly over a trial, by batches counted across epochs.
-
-    Each comes after a whole optimizer step, the last one at the trial's end. If the micro-batch is unknown,
-    so is the number of batches, and the script's own schedule stays.
-    """
+    """Spaces validations evenly over a trial, each after a whole optimizer step, the last one at its end."""
     if MICRO_BATCH not in settings:
-        return {}
+        return {}  # the number of batches is unknown: the script's own schedule stays
     steps = math.ceil(samples / (evaluations * effective_batch(settings)))
     batches = steps * int(settings.get(ACCUMULATION) or 1)
-    return {_INTERVAL: batches, _EPOCHS: None}
+    return {_INTERVAL: batches, _EPOCHS: None}  # counted across epochs
 
 
 def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> int | None:
-    """Returns the samples between two validations.
-
-    An int `val_check_interval` counts batches of each process, a float is a fraction of an epoch;
-    `check_val_every_n_epoch` counts epochs. None if the search space has neither.
-    """
+    """Returns the samples between two validations; None if the settings do not say."""
     interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
-    if isinstance(interval, int):
+    if isinstance(interval, int):  # batches of each process; a float is a fraction of an epoch
         batch = int(settings.get(MICRO_BATCH) or 1) * int(settings.get(PROCESSES) or 1)
         return interval * batch if MICRO_BATCH in settings else None
     if epoch is None or not isinstance(epochs, int) or not {_INTERVAL, _EPOCHS} & settings.keys():
