@@ -39,13 +39,10 @@ def verdict(best: tuple[Trial, Claim | None] | None) -> WinnerState:
 
 
 def has_winner(history: History) -> bool:
-    """Returns True if a configuration beats the baseline, confirmed if the search repeats its finalists.
-
-    Under `pareto`, a front with more than the baseline is enough.
-    """
+    """Returns True if a configuration beats the baseline, confirmed if the search repeats its finalists."""
     state, space = verdict(confirm.recommended(history)), history.space
     if space.objective.select == "pareto" and state is not WinnerState.NONE:
-        return any(t.number for t in history.front)
+        return any(t.number for t in history.front)  # a front of more than the baseline is enough
     return state is WinnerState.CONFIRMED or (state is WinnerState.UNCONFIRMED and not space.budget.repeats)
 
 
@@ -82,10 +79,7 @@ class Try:
 
 
 def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
-    """Returns the command that resumes a search.
-
-    If no time is left, it adds enough for about ten trials, and for confirming a winner.
-    """
+    """Returns the command that resumes a search, with time for about ten more trials if none is left."""
     resume = resume_command(session)
     if plan.left_s != 0:
         return resume
@@ -97,10 +91,7 @@ def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
 def what_to_try(
     history: History, plan: SearchPlan, session: Path, *, exhausted: bool, fallback_reason: str | None = None
 ) -> list[Try]:
-    """Returns changes that may bring a winner, likeliest first; `exhausted`: every configuration was tried.
-
-    `fallback_reason` says why qualities could not be compared, although the search was to compare them.
-    """
+    """Returns changes that may bring a winner, likeliest first; `exhausted`: everything was tried."""
     stored, resume = StoredSession(session), continue_command(history, plan, session)
     file, again = stored.space_file, search_command(session)
     if failed := history.failed_baseline:
@@ -131,7 +122,7 @@ def what_to_try(
         Reason.OOM: Try(f"start a new search with {smaller}, in {file}"),
     }
     tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
-    if fallback_reason:
+    if fallback_reason:  # says why qualities could not be compared, as intended
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
     last = more_time if plan.left_s == 0 else Try("run more trials", f"{resume} --trials 20")
     if exhausted:

@@ -67,7 +67,6 @@ def contention(rests_on: Sequence[Trial]) -> str:
 
 
 def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    """Returns the trials during which other programs used a resource, by resource."""
     disturbed: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         for resource in trial.measurement.others:
@@ -76,7 +75,6 @@ def _disturbed(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
 
 
 def _share(resource: str, trials: Sequence[Trial]) -> str:
-    """Returns `38%`, or `up to 38%` for several trials: the share that other programs used."""
     most = max(t.measurement.others[resource] for t in trials)
     return f"{'up to ' if len(trials) > 1 else ''}{most:.0%}"
 

@@ -26,16 +26,13 @@ _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
 class Screen(Listener):
-    """Listens to a search, keeps its state, and prints a line for every event.
-
-    `begun` is the search before its first trial.
-    """
+    """Listens to a search, keeps its state, and prints a line for every event."""
 
     def __init__(
         self, console: Console, begun: Snapshot, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console, self._monotonic = console, clock
-        self._begun, self._begun_s = begun, clock()
+        self._begun, self._begun_s = begun, clock()  # the search before its first trial
         self._ended: dict[int, Trial] = {}
         self._running: dict[int, RunningTrial] = {}
         self._best, self._history = begun.best, History((), begun.space)

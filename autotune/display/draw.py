@@ -81,7 +81,6 @@ def _header(snapshot: Snapshot) -> Group:
 
 
 def _grid(title: str, space: Space, last: str = "") -> Table:
-    """Returns a table of trials: number, configuration, and figures in columns as wide as their headings."""
     speed, name = f"{space.unit[: _SPEED - 3]}/s", printable(space.objective.quality)
     figures = _columns(space, speed, name[:_QUALITY], "memory", last)
     grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style=HEADING)
@@ -98,7 +97,6 @@ def _columns(space: Space, speed: str, quality: str, memory: str, last: str) -> 
 
 
 def _figures(run: TrialFigures, space: Space) -> Text:
-    """Returns the figures of a run, and for a trial that has ended also the gain of its settings."""
     gain = words.factor(run.factor) if isinstance(run, TrialRow) and run.factor else ""
     peak = words.narrow_peak(run.peak_memory_bytes, is_rising=run.memory_is_rising)
     return Text(_columns(space, words.rate(run.throughput), words.score(run.quality), peak, gain))

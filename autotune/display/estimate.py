@@ -49,11 +49,7 @@ def _rounded(value_s: float) -> float:
 def remaining(
     history: History, running_s: Mapping[int, float], plan: SearchPlan, slots: int
 ) -> Remaining | None:
-    """Returns the time left of a search that runs `slots` trials at a time; None if not known yet.
-
-    It extrapolates the duration of the trials that have ended, including stopped and failed ones, and adds
-    at most the confirmation of every finalist. `running_s` has the seconds of running trials by number.
-    """
+    """Returns the time left, from the trials that have ended, with `slots` at a time; None if unknown."""
     searched = _searching(history, running_s, plan)
     confirming_s = _confirming_s(history, is_searched=searched == (0.0, 0.0))
     cap_s = math.inf if plan.left_s is None else plan.left_s
@@ -66,10 +62,7 @@ def remaining(
 def _searching(
     history: History, running_s: Mapping[int, float], plan: SearchPlan
 ) -> tuple[float, float] | None:
-    """Returns the least and the most seconds of all searched trials to come, one after the other.
-
-    In a finite space, each remaining configuration may be rejected without a run.
-    """
+    """Returns the least and the most seconds of all searched trials to come, one after the other."""
     searched, choices = history.searched, [k.drawn_from.choice for k in history.space.drawn_knobs.values()]
     size = math.prod(math.inf if choice is None else len(choice) for choice in choices)
     running = [running_s[t.number] for t in searched if t.outcome is None and t.number in running_s]
@@ -81,7 +74,7 @@ def _searching(
     if len(took) < _FEWEST_TRIALS:
         return None
     more, mean_s = len(running) + to_come, statistics.fmean(took)
-    fewest = to_come if math.isinf(size) else waiting
+    fewest = to_come if math.isinf(size) else waiting  # in a finite space, each may be rejected without a run
     begun_s = 0.0
     for seconds in running:  # if no trial took longer, half as long again is the least wrong guess
         longer = [t - seconds for t in took if t > seconds]

@@ -30,12 +30,7 @@ def say(console: Console, text: str) -> None:
 
 
 class LiveView:
-    """Redraws the picture that `draw` returns while the context is open, and then removes it.
-
-    Printed lines stay above it. It does not use Rich's own refreshing thread, which holds no lock between
-    measuring the screen and overwriting it: a line printed in between would leave half a picture behind.
-    Neither an error in drawing nor the loss of the terminal stops the program.
-    """
+    """Redraws the picture that `draw` returns, below printed lines, while the context is open."""
 
     def __init__(self, console: Console, draw: Callable[[], RenderableType]) -> None:
         self._console, self._draw = console, draw
@@ -44,6 +39,8 @@ class LiveView:
         self._live = Live(
             get_renderable=self._drawn,
             console=console,
+            # Rich's own thread holds no lock between measuring the screen and overwriting it: a line printed
+            # in between would leave half a picture behind.
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,

@@ -45,11 +45,7 @@ class TrialFigures:
 
 @dataclass(frozen=True)
 class TrialRow(TrialFigures):
-    """A trial as every surface shows it.
-
-    Throughput, quality and memory describe its settings, over all runs that count; a repeat shows its own
-    `run`.
-    """
+    """A trial as every surface shows it: its settings' figures over all valid runs, or a repeat's own run."""
 
     number: int
     kind: str  # baseline, winner, trial, race, repeat or ablation (a step of it)

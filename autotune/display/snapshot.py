@@ -62,20 +62,16 @@ class Snapshot:
 
 
 def take(session: StoredSession, path: Path, *, is_over: bool = False) -> Snapshot:
-    """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial.
-
-    The study records the time spent until the last trial ended; the time of the running trials is added. If
-    the search `is_over`, it counts as ended even if a process still holds the session.
-    """
+    """Reads a session's directory as it is now; writes nothing. Raises InputError before its first trial."""
     study = session.study()
     history = session.history_of(study)
     trials, space = history.trials, history.space
     plan = study.plan or SearchPlan(space.budget.trials, space.budget.time)
-    is_running = is_in_use(session) and not is_over
+    is_running = is_in_use(session) and not is_over  # when it is over, a process may still hold the session
     state = ENDED if plan.ended else RUNNING if is_running else INTERRUPTED
     running = [_so_far(session, space, trial, state) for trial in trials if trial.outcome is None]
     running_s = {r.trial.number: r.seconds for r in running}
-    if state == RUNNING:
+    if state == RUNNING:  # the study has the time spent until the last trial ended
         plan = replace(plan, spent_s=plan.spent_s + min(running_s.values(), default=0.0))
     return Snapshot(
         session=str(path),

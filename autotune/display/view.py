@@ -142,7 +142,6 @@ def speedup(factor: Figure | None) -> str:
 
 
 def _reaches(factor: Figure | None, goal: Objective) -> str:
-    """Returns `reaches bleu_4 0.15 2.26x faster than the baseline`."""
     faster = speedup(factor)
     than = "than" if faster.endswith("faster") else "as"
     return f"reaches {goal.quality} {goal.target:g} {faster} {than} the baseline"

@@ -56,7 +56,6 @@ class FigureForm:
 
 
 def _duration(value_s: float) -> str:
-    """Returns `3m 05s`; a fraction of a second in milliseconds."""
     return f"{value_s * 1000:.3g} ms" if 0 < value_s < 1 else units.format_seconds(value_s)
 
 

@@ -169,7 +169,6 @@ def _line(
     figure: Callable[[Side], Figure | float | None],
     form: FigureForm,
 ) -> ComparedFigure:
-    """Returns a figure of both sides, with its half-interval or its share of the limit in small print."""
     cells, values = [], []
     for side in (report.answer.baseline, report.answer.best):
         value = figure(side) if side else None

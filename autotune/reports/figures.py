@@ -44,7 +44,6 @@ class SessionFacts:
 
 
 def report(facts: SessionFacts) -> SessionReport:
-    """Returns the report of a session."""
     history, space, provenance = facts.history, facts.history.space, facts.provenance
     is_open = facts.state == ENDED and advice.is_unconfirmed(history)
     resume = advice.continue_command(history, facts.plan, facts.path)

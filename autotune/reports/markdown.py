@@ -54,7 +54,6 @@ def _sides(report: SessionReport) -> list[str]:
 
 
 def _table(table: Table) -> list[str]:
-    """Returns a table as lines; every column but the first is right-aligned."""
     ruler = ["---", *(["---:"] * (len(table.head) - 1))]
     head, *rows = ([_text(cell) for cell in line] for line in (table.head, *table.rows))
     return [f"| {' | '.join(line)} |" for line in (head, ruler, *rows)]

@@ -1,8 +1,4 @@
-"""The colour, marker and name of trials, precisions, models and phases, the same in plots and tables.
-
-Colours are CSS variables of `templates/report.css`, so that plots follow light, dark and print. Marks that
-appear together differ by more than colour.
-"""
+"""The colour, marker and name of trials, precisions, models and phases, the same in plots and tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,11 +13,12 @@ class Mark:
     """An entry of a legend."""
 
     label: str
-    colour: str
+    colour: str  # a CSS variable, so that plots follow light, dark and print
     symbol: str  # one of plotly's markers, or `line`, `dash`, `dot`, `bar`, `band`
     size: int = 8
 
 
+# Marks that appear together differ by more than colour.
 WINNER = Mark("recommended", "var(--winner)", "star", 16)
 BASELINE = Mark("baseline", "var(--baseline)", "diamond", 12)
 KEPT = Mark("keeps the quality", "var(--completed)", "circle")
@@ -99,6 +96,5 @@ def phases(occurring: Iterable[str]) -> list[Mark]:
 
 
 def _ordered(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Returns distinct names in the order of the known ones, and then the others."""
     distinct = set(names)
     return [name for name in known if name in distinct] + sorted(distinct.difference(known))

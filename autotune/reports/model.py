@@ -89,12 +89,9 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Compared:
-    """The models of one label of `compare`: the baseline's, or the winner's in one precision.
+    """The models of one label of `compare`: the baseline's, or the winner's in one precision."""
 
-    Throughput, scores and reports per second are means over the `seeds` that have completed; all other
-    figures are from the first model.
-    """
-
+    # Throughput, scores and reports per second are means over the `seeds`, all else is the first model's.
     label: str
     config: Config
     status: str
@@ -108,7 +105,7 @@ class Compared:
     reports_per_s: float | None
     writing_peak_bytes: int | None
     curve: tuple[Evaluation, ...]
-    seeds: int = 1
+    seeds: int = 1  # that have completed
     steps: StepSummary = field(default_factory=StepSummary)
     beside_fp32: float | None = None  # excess of the final training loss over fp32: 0.01 is 1% higher
     checkpoint_bytes: int | None = None

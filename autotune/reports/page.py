@@ -1,8 +1,4 @@
-"""The report as one self-contained HTML file: template, style, script and plots.
-
-Text from outside is escaped on insertion. The Content-Security-Policy allows only the page's own scripts, by
-hash, and no request.
-"""
+"""The report as one self-contained HTML file: template, style, script and plots."""
 
 import base64
 import hashlib
@@ -67,7 +63,7 @@ def render(report: SessionReport) -> str:
     style = (templates / "report.css").read_text(encoding="utf-8")
     hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in (library, script))
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    policy = (
+    policy = (  # only the page's own scripts, and no request
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -86,10 +82,7 @@ def render(report: SessionReport) -> str:
 
 
 def sections(report: SessionReport) -> list[Section]:
-    """Returns the sections that a session can have, numbered from 1.
-
-    The section on speed stays until a trial is measured.
-    """
+    """Returns the sections of a session, numbered from 1; that on speed stays until a trial is measured."""
     labels = _LABELS | {"own": report.own.title if report.own else ""}
     is_measured = any(row.throughput is not None for row in report.trials)
     by_batch = any(MICRO_BATCH in row.config for row in report.trials)

@@ -1,8 +1,4 @@
-"""A plot of the report: a plotly figure as plain data, with a text alternative.
-
-Figures are written as plotly's JSON, because importing its Python API takes seconds. What all have in common
-is a template in `templates/report.js`.
-"""
+"""A plot of the report as plotly's JSON, because importing its Python API takes seconds."""
 
 import html
 import textwrap
@@ -41,7 +37,7 @@ class Plot:
     axes: str  # explains the axes in words
     label: str = ""  # what a sighted reader would take from it
     data: list[Trace] = field(default_factory=list)
-    layout: dict[str, Any] = field(default_factory=dict)
+    layout: dict[str, Any] = field(default_factory=dict)  # besides the template in `templates/report.js`
     legend: tuple[Mark, ...] = ()
     table: Table | None = None
     elsewhere: tuple[str, str] | None = None  # ID and name of another table with its figures

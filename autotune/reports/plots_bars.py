@@ -156,10 +156,7 @@ def _ablation_table(report: SessionReport, rest: Sequence[tuple[str, str]]) -> T
 
 
 def step_time(report: SessionReport) -> Plot | None:
-    """Returns milliseconds per sample by phase, baseline above winner.
-
-    Steps of the two sides may have different numbers of samples: only the time per sample is comparable.
-    """
+    """Returns milliseconds per sample by phase, baseline above winner; their steps may differ in size."""
     sides = [(mark.label, side, found) for mark, side in answer.sides(report) if (found := _sample_s(side))]
     if not sides:
         return None

@@ -31,16 +31,12 @@ _RUG_TOP, _PLOT_FROM = 0.055, 0.13  # shares of the height
 
 
 def front(report: SessionReport) -> Plot | None:
-    """Returns throughput against quality; None before a trial has a throughput.
-
-    A configuration is placed by the mean of its runs, a repeat by its own run. A trial that has not completed
-    is in a rug along the axis: its quality after fewer samples would look worse than it is.
-    """
+    """Returns throughput against quality; None before a trial has a throughput."""
     measured = [r for r in report.trials if r.throughput is not None]
     if not measured:
         return None
     placed = [r for r in measured if quality(r) is not None]
-    rug = marks.grouped(r for r in measured if quality(r) is None)
+    rug = marks.grouped(r for r in measured if quality(r) is None)  # after fewer samples it would look worse
     name, least = words.metric(report.quality), report.least_quality
     best = sorted((r for r in placed if r.on_front), key=per_s)
     chosen = _chosen(report, placed)
@@ -73,7 +69,6 @@ def front(report: SessionReport) -> Plot | None:
 
 
 def _layout(report: SessionReport, ends: tuple[float, float], *, has_rug: bool) -> dict[str, Any]:
-    """Returns the axes, with the `ends` of the quality's, and the region that keeps the quality."""
     layout: dict[str, Any] = {
         "height": 500,
         "xaxis": {

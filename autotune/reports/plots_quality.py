@@ -65,10 +65,7 @@ def _plots(
     ends: Mapping[Mark, float | None],
     layout: dict[str, Any],
 ) -> list[Plot]:
-    """Returns the curves over samples and over time, labelled with the quality at their `ends`.
-
-    The baseline and the winner are drawn last, over the others.
-    """
+    """Returns the curves over samples and over time, labelled with the quality at their `ends`."""
     runs = {mark: each for mark, each in every.items() if each}
     if not runs:
         return []
@@ -84,7 +81,7 @@ def _plots(
         title=f"{title} over {report.unit}",
         axes=f"↑ {report.axis}",
         label=f"{metric} of {models}; in the end: {ends_text}",
-        data=_traces(runs, report.unit, None)[::-1],
+        data=_traces(runs, report.unit, None)[::-1],  # the baseline and the winner on top
         layout={"height": 330, "xaxis": {"title": report.unit, "rangemode": "tozero"}, "yaxis": {}, **layout},
         legend=tuple(runs) if len(runs) > 1 else (),
         table=_table(title, runs, report.unit),

@@ -121,7 +121,6 @@ def _chosen(rows: Sequence[TrialRow]) -> list[tuple[Mark, list[TrialRow]]]:
 
 
 def _axis(rows: Sequence[TrialRow]) -> dict[str, Any]:
-    """Returns a logarithmic axis that labels each size that occurs."""
     sizes = _sizes(rows)
     return {
         "type": "log",

@@ -13,10 +13,7 @@ from autotune.workloads import registry
 
 
 def read(root: Path, samples: int, *, is_over: bool = False, prices: Prices | None = None) -> SessionReport:
-    """Returns the report of the session in `root`; raises InputError if there is none, or none with a trial.
-
-    Writes nothing and does not disturb a running search. With `is_over`, a locked session counts as ended.
-    """
+    """Returns the report of the session in `root`; raises InputError if there is none, or no trial in it."""
     session = StoredSession.open(root)
     search = snapshot.take(session, root, is_over=is_over)
     compared, workload = results.load(session, search.space.objective), registry.named(search.space.workload)

@@ -36,10 +36,7 @@ def answer(
     training_samples: int | None = None,
     prices: Prices | None = None,
 ) -> Answer:
-    """Returns the recommendation of a search so far; `session` is a path as the user would write it.
-
-    `go_on` is the command that continues a search that has not ended, or is not confirmed.
-    """
+    """Returns the recommendation so far; `session` is as the user writes it, `go_on` continues it."""
     going_on = (go_on,) if go_on else ()
     baseline, recommended = history.baseline, confirm.recommended(history)
     if baseline is None or recommended is None:

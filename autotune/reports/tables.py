@@ -32,7 +32,6 @@ def trials(report: SessionReport) -> list[tuple[Mark, TrialRow, tuple[str, ...]]
 
 
 def remarks(row: TrialRow) -> str:
-    """Returns a trial's remarks."""
     by_text = {
         f"trial {row.repeats}'s settings with another seed; figures of this run alone": row.repeats
         is not None,
@@ -76,14 +75,11 @@ def skipped(report: SessionReport) -> Table:
 
 
 def scores(report: SessionReport) -> Table:
-    """Returns a row per compared model: its scores, and speed and memory in training and writing reports.
-
-    If no model has a score on the test split, its score is the quality at the end of the training.
-    """
+    """Returns a row per compared model: its scores, and speed and memory in training and writing reports."""
     models = report.compared
     scores_of = {each.label: each.scores for each in models}
     names = words.score_names(name_on_test(report.quality), *scores_of.values())
-    if not names:
+    if not names:  # none on the test split: the quality at the end of the training
         names = [report.quality]
         scores_of = {each.label: {names[0]: each.curve[-1].quality} for each in models if each.curve}
     columns = {"seeds": [str(each.seeds) for each in models]} if has_seeds(report) else {}

@@ -36,11 +36,8 @@ def axes(unit: str) -> dict[str, tuple[str, ...]]:
 
 
 def metrics(values: Mapping[str, Any], metric: Metric) -> dict[str, float]:
-    """Returns the numbers in a record, or in a report's own figures, by chart name; NaN and infinity too.
-
-    An unknown name is a training metric if the record has a `train_loss` but no quality, else a validation
-    score. `samples` is renamed to the metric's unit.
-    """
+    """Returns the numbers in a record, or in a report's own figures, by chart name; NaN and infinity too."""
+    # The group of a name that is not known here.
     other = "train/" if "train_loss" in values and metric.name not in values else "val/"
     numbers = {
         name: float(value)
@@ -90,12 +87,9 @@ def rows(report: TrialReport, metric: Metric) -> list[dict[str, float]]:
 
 
 def summary(outcome: Outcome, measurement: Measurement | None, metric: Metric) -> dict[str, Any]:
-    """Returns the run's summary: how and why the trial ended, and its figures over the whole trial.
-
-    `measurement` is None if the trial's process was lost.
-    """
+    """Returns the run's summary: how and why the trial ended, and its figures over the whole trial."""
     charted: dict[str, Any] = {}
-    if measurement:
+    if measurement:  # else the trial's process was lost
         peak, limit = measurement.peak_memory_bytes, measurement.memory_limit_bytes
         figures = {
             **measurement.scores,  # may contain the samples of the evaluation; overwritten below

@@ -118,5 +118,4 @@ class Mlflow(Tracker):
 
 
 def _name(name: str) -> str:
-    """Returns a name with underscores for characters that MLflow refuses."""
     return _NOT_IN_NAMES.sub("_", name)

@@ -16,11 +16,7 @@ _MEMORY = ("peak_memory_bytes", "memory_is_rising", "memory_share")
 
 
 def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
-    """Returns the columns of a table with one row per trial; a column's values have one type, or are None.
-
-    Figures cover all valid runs of a trial's settings, or the single run of a repeat; columns with the prefix
-    `run_` are measured in the trial's own run.
-    """
+    """Returns the columns of a table with one row per trial; a column's values have one type, or are None."""
     each, quality = [rows.row(trial, history) for trial in trials], history.space.objective.quality
     return {
         "trial": [row.number for row in each],
@@ -30,11 +26,11 @@ def table(trials: Sequence[Trial], history: History) -> dict[str, list[Value]]:
         **{
             name: _with_one_type([trial.config.get(name) for trial in trials]) for name in history.space.knobs
         },
-        "throughput": [_value(row.throughput) for row in each],
+        "throughput": [_value(row.throughput) for row in each],  # over all valid runs of its settings
         "factor": [_value(row.factor) for row in each],
         quality: [row.quality for row in each],
         **{name: [getattr(row, name) for row in each] for name in _MEMORY},
-        "run_throughput": [_value(row.run.throughput) for row in each],
+        "run_throughput": [_value(row.run.throughput) for row in each],  # of the trial's own run
         f"run_{quality}": [row.run.quality for row in each],
         "outcome": [str(trial.outcome or "") for trial in trials],
         "reason": [without_secrets(row.reason) for row in each],

@@ -46,10 +46,7 @@ def open_session(session: StoredSession) -> Trackers:
 
 
 def open_trackers(context: Context, asked: Sequence[str] = ()) -> Trackers:
-    """Returns the trackers: TensorBoard, W&B unless it is off, and the `asked` ones.
-
-    Warns if one is not installed.
-    """
+    """Returns TensorBoard, W&B unless it is off, and the `asked` trackers; warns if one is not installed."""
     trackers = {}
     for name in ("tensorboard", *(["wandb"] if context.wandb != "off" else ()), *asked):
         module, _, tracker = _KNOWN[name].partition(":")

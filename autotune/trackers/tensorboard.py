@@ -73,12 +73,7 @@ class TensorBoard(Tracker):
 
 
 class _File:
-    """The event file of one attempt at a run; its clock is the trial's.
-
-    Uses RecordWriter alone, because a full disk ends EventFileWriter's thread, on which every caller then
-    blocks forever. It is never flushed, so a kill loses up to 8 KiB. Nothing is written after a failed write,
-    because readers stop at the torn record.
-    """
+    """The event file of one attempt at a run; its clock is the trial's."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -87,12 +82,14 @@ class _File:
         self.begun_s = min([now_ns, *known_ns]) / 1e9
         self.samples, self.seconds = 0, 0.0  # of the last row
         self.is_resumed, self._is_torn = bool(known_ns), False
+        # Not EventFileWriter: a full disk ends its thread, on which every caller then blocks forever.
+        # What this writes is never flushed, so a kill loses up to 8 KiB.
         self._writer = RecordWriter((directory / f"{_PREFIX}{now_ns}").open("wb"))
 
     def write(self, **content: Any) -> None:
         event = Event(wall_time=self.begun_s + self.seconds, step=self.samples, **content)
         was_torn, self._is_torn = self._is_torn, True
-        if not was_torn:
+        if not was_torn:  # readers stop at a torn record
             self._writer.write(event.SerializeToString())
             self._is_torn = False
 

@@ -48,10 +48,7 @@ class Trackers:
         self._put("log", run, report)
 
     def end(self, run: str, *, failed: bool = False) -> None:
-        """Ends a run with the outcome of its last report; without one, it counts as lost or interrupted.
-
-        A run that `failed` does not count as interrupted, even if its last report says so.
-        """
+        """Ends a run with the outcome of its last report; without one, it counts as lost or interrupted."""
         last = self._open.pop(run, None)
         stopped = Outcome(Status.INTERRUPTED, reason=f"the {self._whose} was stopped")
         outcome = (last and last.outcome) or (_LOST if failed else stopped)

@@ -29,10 +29,7 @@ _EXIT_CODES = {Status.FAILED: 1, Status.INTERRUPTED: 255}  # 255 is W&B's own co
 
 
 class Wandb(Tracker):
-    """Logs a W&B run per trial, in the group of the session; a resumed trial continues its run.
-
-    If W&B cannot be reached, runs are kept offline. If its service dies, a new one continues the open runs.
-    """
+    """Logs a W&B run per trial, in the group of the session; a resumed trial continues its run."""
 
     title = "W&B"
 
@@ -142,7 +139,6 @@ def _table(trials: Sequence[Trial], history: History) -> wandb.Table:
 
 
 def _services() -> list[psutil.Process]:
-    """Returns the live W&B service processes started by this process."""
     services = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it has ended meanwhile
