@@ -1,9 +1,4 @@
-"""Runs the trials of a search with Ray Tune. Ray only executes; the study is the record.
-
-A supervisor, an actor that is reused from trial to trial, attends to one child process at a time. Tune can
-abort as a whole, for instance if Ray's memory monitor kills a supervisor; Tune is then restarted from the
-study.
-"""
+"""Runs the trials of a search with Ray Tune. Ray only executes; the study is the record."""
 
 import math
 import re
@@ -68,13 +63,10 @@ class _Bridge:
             self.search.stop("an internal error")
 
     def has_closed(self) -> bool:
-        """Returns True once the trials of a finished search have closed, or their time to close is over.
-
-        The first call asks the trials to close. Otherwise Tune would end them after five seconds, and a
-        longer step or a checkpoint would be lost.
-        """
+        """Returns True once the trials of a finished search have closed, or their time to close is over."""
         if not {trial.number for trial in self.search.running()} - self.waiting_s.keys():
             return True
+        # Otherwise Tune would end them after five seconds: a longer step or a checkpoint would be lost.
         if self._closes_until_s is None:
             self._closes_until_s = time.monotonic()
             with suppress(OSError):  # trials cannot see the file, so Tune ends them
@@ -156,13 +148,11 @@ class _Recorder(tune.Callback):
         self._looked_s = time.monotonic()
 
     def on_step_begin(self, iteration: int, trials: Any, **_: Any) -> None:
-        """Looks at the cluster, and kills a hanging supervisor, for which Tune would wait: its trial is lost.
-
-        Each call counts a second at most, because a driver that was suspended received no reports meanwhile.
-        """
+        """Looks at the cluster; kills a hanging supervisor, for which Tune would wait: its trial is lost."""
         with self._bridge.guarded():
             self._bridge.look()
         now_s = time.monotonic()
+        # A second at most, because a driver that was suspended received no reports meanwhile.
         passed_s, self._looked_s = min(now_s - self._looked_s, REPORT_S), now_s
         for trial in trials:
             if (supervisor := ray_internals.supervisor_of(trial)) is None:
@@ -202,10 +192,7 @@ class _Recorder(tune.Callback):
 
 
 class _Stopper(tune.Stopper):
-    """Passes reports to the search; stops ended trials, and everything once the search is over.
-
-    A failed trial is not stopped: its next step raises an error, so that Ray counts it as failed too.
-    """
+    """Passes reports to the search; stops ended trials, and everything once the search is over."""
 
     def __init__(self, bridge: _Bridge) -> None:
         self._bridge = bridge
@@ -219,7 +206,7 @@ class _Stopper(tune.Stopper):
                 reach = allowance.forecast(search.asked, search.plan, self._bridge.slots)
                 search.say(reach, once="forecast")
             if report.outcome is not None and search.has_failed(report.number):
-                self._bridge.failing.add(trial_id)
+                self._bridge.failing.add(trial_id)  # its next step raises, so that Ray counts it as failed
         return report.outcome is not None and trial_id not in self._bridge.failing
 
     def stop_all(self) -> bool:
@@ -240,9 +227,8 @@ def run(
 ) -> None:
     """Runs `search` until it is over or a signal interrupts it, on a Ray below the `guardian`.
 
-    Starts no Ray if nothing remains to run. Raises SearchAborted if Ray Tune aborts repeatedly without a
-    trial ending in between. If Ray dies, `lost` is called, perhaps in another thread, and this thread may
-    hang.
+    Raises SearchAborted if Ray Tune aborts repeatedly without a trial ending in between. If Ray dies, `lost`
+    is called, perhaps in another thread, and this thread may hang.
     """
     # In this order, because Ray installs its own SIGTERM handler.
     cluster: AbstractContextManager[None] = nullcontext()
@@ -268,7 +254,7 @@ def _run(search: Search, setup: Setup, callbacks: Sequence[tune.Callback]) -> No
     while search.remaining > 0 and search.stopping is None:
         try:
             _tune(setup.session.ray_dir, bridge, callbacks)
-        except Exception as error:
+        except Exception as error:  # Tune as a whole, as when Ray's memory monitor kills a supervisor
             aborts = aborts + 1 if search.remaining == remaining else 1
             remaining = search.remaining
             _after_abort(search, error)

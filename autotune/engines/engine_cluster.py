@@ -57,11 +57,7 @@ _ENVIRONMENT = {
 
 @contextmanager
 def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Connects to the cluster at `address` with the user's token; raises InputError if refused.
-
-    If the cluster stops answering, `lost` is called in another thread: Ray would end this process without
-    telling the user why.
-    """
+    """Connects to the cluster at `address` with the user's token; raises InputError if refused."""
     _silence()
     ray_internals.use_known_token()
     _require_reachable(address)
@@ -72,7 +68,7 @@ def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator
         message = " ".join(str(error).split())
         raise InputError(f"--address {address}: no Ray cluster answers there: {message}") from None
     ended = threading.Event()
-    if lost is not None:
+    if lost is not None:  # Ray would end this process without telling the user why
 
         def watch() -> None:
             is_alive, missed = ray_internals.heartbeat(), 0
@@ -105,11 +101,7 @@ def _silence() -> None:
 
 @contextmanager
 def private_cluster(hardware: Hardware, guardian: Guardian, lost: Callable[[str], None]) -> Iterator[None]:
-    """Runs a private Ray with `hardware` on this machine, below the `guardian`.
-
-    It listens on loopback only, accepts no other program, and leaves nothing behind. If it dies or fails to
-    start, `lost` is called, perhaps in another thread.
-    """
+    """Runs a private Ray with `hardware` below `guardian`; calls `lost`, maybe in a thread, if it dies."""
     _silence()
     directory = guardian.directory / "ray"  # world-readable by Ray; its parent stays private
     store_bytes = 128 * 2**20  # only small reports pass through Ray's object store

@@ -31,11 +31,7 @@ _CHECKED, _GONE = "it is being checked", "it is gone"
 def survey(
     address: str, device_type: str | None, kind: NodeKind | None, *, on_gpu: bool
 ) -> tuple[Cluster, Hardware, list[str]]:
-    """Returns the cluster at `address`, the hardware of the nodes to use, and notes for the user.
-
-    Those nodes are all of one kind, see `node_kinds.choose`. Their hardware has the CPUs and memory of the
-    smallest, and all GPUs. Raises InputError if there are none.
-    """
+    """Returns the cluster at `address`, its hardware, and notes; raises InputError if no node is usable."""
     with engine_cluster.connect(address):
         asked = {_ask(node, partial(on_node.describe, on_gpu=on_gpu)): node for node in _alive().values()}
         ray.wait([*asked], num_returns=len(asked), timeout=_ANSWER_S)
@@ -131,7 +127,6 @@ class Places:
         self._require_one()
 
     def _require_one(self) -> None:
-        """Ends the search if trials can run on no node, and none is being checked."""
         if not self.cluster.used and not self._asked:
             faults = "; ".join(self.cluster.faults)
             self._search.break_off(f"trials can run on no node of the cluster: {faults}")

@@ -1,11 +1,8 @@
 """Starts Ray on this machine like `ray start --head`, but only the parts that a search needs.
 
-Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES. Ray listens on loopback only and
-writes its address to `ray_current_cluster` in DIRECTORY. Like `ray_internals`, it is written for Ray 2.60.
-
-The same script stands in for the two agents that a raylet requires, which would import Ray and listen. They
-would serve metrics, which nobody reads, and runtime environments, which our actors do not have. So this
-script imports Ray only to start it.
+Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES; like `ray_internals` for Ray 2.60.
+The same script stands in for the two agents that a raylet requires, which would import Ray and listen, to
+serve metrics, which nobody reads, and runtime environments, which our actors do not have.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Changes to Ray, and queries of it, by private names, because its public interface offers none.
 
-Written for Ray 2.60, the newest that `pyproject.toml` allows. `own_ray` has the private parts of starting
-Ray. `tests/autotune/engines/test_ray_internals.py` tells which part another release has changed.
+Written for Ray 2.60; `tests/autotune/engines/test_ray_internals.py` tells what another release has changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,12 +85,9 @@ def silence() -> None:
 
 
 def change_tune() -> None:
-    """Patches Ray Tune in this process; further calls change nothing.
-
-    Tune passes no environment variables to its actors: Ray would log them with all keys. On this machine
-    actors inherit them anyway, from Ray's processes. Without variables to pass, Ray creates no runtime
-    environment, which would cost another start of Python.
-    """
+    """Patches Ray Tune in this process; further calls change nothing."""
+    # Ray would log the variables with all keys; on this machine actors inherit them anyway. Without any, Ray
+    # creates no runtime environment, which would cost another start of Python.
     class_cache.DEFAULT_ENV_VARS.clear()
     class_cache.ENV_VARS_TO_PROPAGATE.clear()
     ray_run.TuneController = _Controller  # type: ignore[attr-defined]

@@ -25,12 +25,7 @@ _LATER_S, _LATE_S = 2.0, 20.0  # report interval from that age on: each report t
 
 
 class Supervisor(tune.Trainable):
-    """Runs one order at a time, in a child process.
-
-    An order starts with the first step and not before, because Tune may create a supervisor for a trial and
-    then give the trial to one that has become free. The last report has the outcome. If the trial failed, the
-    driver asks for one more step, which raises.
-    """
+    """Runs one order at a time, in a child process."""
 
     def setup(self, config: dict[str, Any]) -> None:
         if not config["gpu"]:
@@ -47,10 +42,11 @@ class Supervisor(tune.Trainable):
         self._order: Mapping[str, Any] | None = config["order"]
 
     def step(self) -> dict[str, Any]:
+        # Not in `setup`: Tune may create a supervisor for a trial and then give the trial to a free one.
         if self._order is not None:
             values, self._order = self._order, None
             self._attempt, self._begun_s = _start_order(values, self._node, self._server), time.monotonic()
-        if self._attempt is None:
+        if self._attempt is None:  # if the trial failed, the driver asks for this step
             raise TrialFailedError(self._ended)
         is_young = time.monotonic() - self._begun_s < _LATE_S
         report = self._attempt.step(REPORT_S if is_young else _LATER_S)

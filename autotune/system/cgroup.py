@@ -57,15 +57,12 @@ def own_group() -> Path | None:
 
 
 def group_for_trials() -> Path | None:
-    """Returns the group in which this process can create memory groups, None if there is none.
-
-    In v1 that is its own group. In v2 a group cannot contain both processes and groups, so it is the nearest
-    one above, unless a trial would escape a limit by moving there.
-    """
+    """Returns the group in which this process can create memory groups, None if there is none."""
     for group in _groups("memory"):
         is_ours = os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
         if is_ours and (not is_v2(group) or "memory" in _read(group / "cgroup.subtree_control").split()):
             return group
+        # In v2 a group holds either processes or groups: look above, unless a trial would escape a limit.
         limits = (_read(group / name) for name in ("memory.max", "memory.high", "cpu.max"))
         if not is_v2(group) or any(limit and limit.split()[0] != "max" for limit in limits):
             return None

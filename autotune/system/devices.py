@@ -1,8 +1,4 @@
-"""Lists NVIDIA devices by NVML, and what is in use on them; without a driver there are none. Raises nothing.
-
-A device that cannot be queried, because it fell off the bus or this process may not access it, is listed with
-its error and does not hide the others.
-"""
+"""Lists NVIDIA devices by NVML, and what is in use on them; none without a driver. Raises nothing."""
 
 import os
 import subprocess
@@ -66,9 +62,8 @@ def restrict_to(environment: MutableMapping[str, str], gpus: Iterable[Gpu]) -> N
 def list_visible(names: str | None) -> tuple[Device, ...]:
     """Returns the devices in `names`, a value of CUDA_VISIBLE_DEVICES, in that order; None: all.
 
-    Devices are numbered as by nvidia-smi, in PCI bus order, without those that this process may not open. All
-    MIG slices are listed, although CUDA shows only one. An invalid entry, or a faulty driver, is listed as a
-    device with `refused`.
+    Numbers are nvidia-smi's. All MIG slices are listed, although CUDA shows only one. An invalid entry, or a
+    faulty driver, is listed as a device with `refused`.
     """
     with nvml.library() as is_available:
         if is_available:
@@ -79,10 +74,8 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
 
 
 def hung_driver() -> Device | None:
-    """Returns a device with `refused` that stands for a hung driver, None if the driver answers in time.
-
-    A child process asks the driver, because no signal ends a process that waits for a driver.
-    """
+    """Returns a device with `refused` that stands for a hung driver, None if the driver answers in time."""
+    # In a child process, because no signal ends a process that waits for a driver.
     if not nvml.has_node() or run_abandoning([sys.executable, "-P", "-c", _ASK], _ANSWER_S) is not None:
         return None
     return Device(DRIVER, refused=HUNG)
@@ -91,10 +84,7 @@ def hung_driver() -> Device | None:
 def run_abandoning(
     arguments: Sequence[str], timeout_s: float, text: str = "", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str] | None:
-    """Runs a process with `text` as its input; returns None if it takes longer than `timeout_s`.
-
-    It is then killed, but not waited for as by `subprocess.run`: one that waits for a driver may never end.
-    """
+    """Runs a process with `text` as its input; kills it and returns None after `timeout_s`."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(  # noqa: S603 - this Python, or the user's own
         arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment
@@ -103,7 +93,7 @@ def run_abandoning(
         output, errors = process.communicate(text, timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        _abandoned.append(process)
+        _abandoned.append(process)  # not waited for: one that waits for a driver may never end
         return None
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
@@ -162,7 +152,6 @@ def _find(entry: str, every: Sequence[_OpenDevice]) -> _OpenDevice | None:
 
 
 def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
-    """Returns NVML's answer, or `otherwise` if the device does not support the query."""
     try:
         return query(handle)
     except pynvml.NVMLError:
@@ -170,7 +159,6 @@ def _query(query: Callable[..., Any], handle: Any, otherwise: Any) -> Any:
 
 
 def _usable_parts(device: _OpenDevice) -> list[_OpenDevice]:
-    """Returns a device's slices if it is in MIG mode, else the device itself."""
     if device.handle is None or device.parent is not None:
         return [device]
     if not _query(pynvml.nvmlDeviceGetMigMode, device.handle, (0, 0))[0]:
@@ -226,7 +214,6 @@ def held_bytes() -> dict[int, int]:
 
 
 def _query_all(ask: Callable[[Any], list[Any]]) -> list[Any]:
-    """Returns what `ask` returns for all visible GPUs, [] if one of them cannot be queried."""
     with nvml.library() as is_available:
         try:
             visible = handles(os.environ.get(VISIBLE)) if is_available else []

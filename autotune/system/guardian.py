@@ -1,9 +1,7 @@
 """The guardian: a process that runs the daemons of a search below it and ends them with the search.
 
-It has a process session of its own, so that signals to the driver's process group or terminal do not reach
-it. As a subreaper it becomes the parent of every orphan below it, so that it can find and end all of them,
-and nothing else. A pipe carries the driver's orders, and the kernel closes it however the driver ends. The
-module runs as a script and imports only the standard library.
+As a subreaper it becomes the parent of every orphan below it, and so can end all of them. The kernel closes
+the pipe of orders however the driver ends. It runs as a script and imports only the standard library.
 """
 
 import ctypes
@@ -33,11 +31,7 @@ class StartError(Exception):
 
 
 class Guardian:
-    """Ends everything below it and removes `directory` when this process ends, however it ends.
-
-    It also removes the trials' control groups in `groups`. The descriptors `held` stay open as long as it
-    lives.
-    """
+    """Ends all below it, removes `directory` and control groups in `groups`, however this process ends."""
 
     def __init__(self, directory: Path, groups: Path | None = None, held: Collection[int] = ()) -> None:
         _adopt_orphans()  # those of the guardian, if it is killed
@@ -48,8 +42,8 @@ class Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,
-            pass_fds=held,
+            start_new_session=True,  # signals to the driver's process group or terminal do not reach it
+            pass_fds=held,  # open as long as it lives
         )
         self._orders = cast("IO[str]", self._process.stdin)
         self._words = cast("IO[str]", self._process.stdout)
@@ -58,10 +52,9 @@ class Guardian:
     def running(
         self, start: Sequence[str], environment: Mapping[str, str], lost: Callable[[], None]
     ) -> Iterator[None]:
-        """Runs the command `start`, which leaves daemons behind, and ends these at the end of the block.
+        """Runs the command `start`, whose daemons end with the block; raises StartError if it fails.
 
         If a daemon dies earlier, `lost` is called in a thread, and everything ends, the guardian included.
-        Raises StartError if `start` fails.
         """
         leaving = threading.Event()
 
@@ -218,12 +211,10 @@ def _is_readable(orders: FileIO, timeout_s: float) -> bool:
 
 
 def remove_groups(place: Path) -> None:
-    """Removes the control groups in `place` that belong to trials of processes that have ended.
-
-    An ended process may be a zombie: the parent of Ray's daemons inherits children and never waits for them.
-    """
+    """Removes the control groups in `place` that belong to trials of processes that have ended."""
     for group in place.glob(f"{GROUP}*"):
         maker = group.name.removeprefix(GROUP).partition("-")[0]
+        # A zombie has ended: the parent of Ray's daemons inherits children and never waits for them.
         if _stat(Path("/proc", maker))[:1] in ([], ["Z"]):
             remove_group(group)
 

@@ -36,12 +36,12 @@ _QUERIES: dict[str, Callable[[Any], float]] = {
     "gpu_throttled": lambda gpu: bool(pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu) & _THROTTLED),
     "energy_counter_j": lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,
 }
-_COMBINED: dict[str, Callable[[Sequence[float]], float]] = {
+_COMBINED: dict[str, Callable[[Sequence[float]], float]] = {  # of several devices; all else is a mean
     "gpu_power_w": sum,
     "gpu_memory_used_bytes": max,
     "gpu_memory_free_bytes": min,
     "gpu_throttled": max,
-    "others_gpu_percent": max,
+    "others_gpu_percent": max,  # the slowest device holds up the others
 }
 
 
@@ -112,14 +112,10 @@ def read(handle: Any) -> dict[str, float]:
 
 
 def load_by_others(handle: Any, own: Collection[int], seconds: float) -> dict[str, float]:
-    """Returns `others_gpu_percent`, the load by processes other than `own` in the last `seconds`.
-
-    Returns {} if the driver does not tell processes apart, or lists none of `own`: then its process IDs may
-    differ from those seen here, as in a container.
-    """
+    """Returns `others_gpu_percent`, the load by others than `own` in the last `seconds`; {} if unknown."""
     try:
         running = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)}
-        if running.isdisjoint(own):
+        if running.isdisjoint(own):  # NVML's process IDs may differ from those here, as in a container
             return {}
         samples = pynvml.nvmlDeviceGetProcessUtilization(handle, round((time.time() - seconds) * 1e6))
     except pynvml.NVMLError_NotFound:  # no process was busy
@@ -142,12 +138,7 @@ def energy_j(before: Reading, after: Reading, seconds: float) -> float | None:
 
 
 def combine(readings: Sequence[Reading]) -> dict[str, float]:
-    """Combines the readings of several devices.
-
-    Power is summed, memory is the fullest device's, throttled is 1 if any device is, `others_gpu_percent` is
-    the largest, since the slowest device holds up the others; all else is a mean. With several devices, each
-    also has figures of its own by index: `gpu_0_power_w`.
-    """
+    """Combines several devices' readings; each also has figures of its own by index: `gpu_0_power_w`."""
     combined = {}
     for name in {*_QUERIES, "others_gpu_percent"} - {"energy_counter_j"}:
         if values := [reading[name] for reading in readings if name in reading]:

@@ -35,11 +35,7 @@ class _Reading(NamedTuple):
 
 
 def search_root(process: psutil.Process | None = None) -> psutil.Process | None:
-    """Returns the root process of the search that `process`, by default this one, belongs to: its driver.
-
-    That is the process that started the guardian above this one, or this process if there is neither guardian
-    nor Ray. Returns None in a cluster that the user named, where the search's processes have no common root.
-    """
+    """Returns the root process of a process's search, its driver; None in a cluster that the user named."""
     is_in_cluster = False
     process = process or psutil.Process()
     for parent in process.parents():
@@ -47,18 +43,14 @@ def search_root(process: psutil.Process | None = None) -> psutil.Process | None:
             if guardian.__file__ in parent.cmdline():
                 return parent.parent()
             is_in_cluster |= parent.name() == "raylet"
-    return None if is_in_cluster else process
+    return None if is_in_cluster else process  # in a cluster, its processes have no common root
 
 
 class Others:
-    """Samples the load of others on the CPUs that this process may use; `top` is the search's root process.
-
-    Kernel threads, and time stolen by other guests of the machine, count as others. Without a `top` there are
-    no figures.
-    """
+    """Samples the load of others, kernel and stolen time included, on the CPUs that this process may use."""
 
     def __init__(self, top: psutil.Process | None) -> None:
-        self._top = top
+        self._top = top  # the search's root process; None: no figures
         self._before: _Reading | None = None
         self.below: list[psutil.Process] = []  # the search's processes at the last sample, parents first
         self._ahead_s = 0.0  # how far the search's clocks are ahead of the CPUs'
@@ -100,13 +92,10 @@ def busy_seconds(stat: str, cpus: Collection[int]) -> tuple[float, float]:
 
 
 def search_spent_s(before: Clocks, now: Clocks) -> float:
-    """Returns the CPU seconds that a process family took between two readings of its clocks.
-
-    The kernel adds all the time of an ended process to the parent that waits for it, so the part already
-    counted before is subtracted. Time of a process that nobody waited for is lost.
-    """
+    """Returns the CPU seconds that a process family took between two readings of its clocks."""
     nothing = CpuTime(0.0, 0.0)
     alive_s = sum(spent.own_s - before.get(p, nothing).own_s for p, spent in now.items())
     reaped_s = sum(spent.reaped_s - before.get(p, nothing).reaped_s for p, spent in now.items())
+    # The kernel adds all the time of an ended process to the parent that waits for it, known time included.
     known_s = sum(sum(spent) for p, spent in before.items() if p not in now)
     return alive_s + max(0.0, reaped_s - known_s)

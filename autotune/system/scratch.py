@@ -1,8 +1,4 @@
-"""The scratch directory of a search: holds all temporary files of its processes, and is removed with it.
-
-These are files and sockets of Ray and multiprocessing, and temporary files of W&B and the workload. No other
-user can enter it. As it is in the environment of the search's processes, it also identifies them.
-"""
+"""The scratch directory of a search: holds all temporary files of its processes, and is removed with it."""
 
 import fcntl
 import multiprocessing
@@ -23,16 +19,12 @@ from autotune.system.guardian import Guardian, descendants, end_all, remove_grou
 
 _PREFIX = "autotune_"  # not autotune-*, as in older releases, which did not lock their directories
 _FALLBACK = Path("/tmp")  # noqa: S108 - only private directories are made in it
-_VARIABLE = "TMPDIR"
+_VARIABLE = "TMPDIR"  # in the environment of a search's processes it also identifies them
 
 
 @contextmanager
 def private() -> Iterator[Guardian]:
-    """Ends what killed searches have left, and provides the guardian of a scratch directory for the block.
-
-    The directory is the temporary one of this process and its children; the guardian removes it, and ends
-    everything that it has started, when the block or this process ends.
-    """
+    """Ends what killed searches have left, and provides the guardian of a scratch directory for the block."""
     end_orphans()
     config: Any = vars(multiprocessing.current_process())["_config"]  # there is no public way
     before, before_of_processes = os.environ.get(_VARIABLE), config.get("tempdir")
@@ -42,7 +34,7 @@ def private() -> Iterator[Guardian]:
         raise InputError(f"TMPDIR: must be on a file system that locks directories; flock fails in {usual}")
     directory, lock = locked
     guardian = Guardian(directory, cgroup.group_for_trials(), [lock])
-    _use(str(directory))
+    _use(str(directory))  # for this process and its children
     config["tempdir"] = str(directory)  # one that multiprocessing makes, it would look for at exit
     try:
         yield guardian
@@ -72,10 +64,7 @@ def _use(directory: str | None) -> None:
 
 
 def _make_in(base: Path) -> tuple[Path, int] | None:
-    """Makes the directory in `base`, locked until this process ends.
-
-    Returns None if its path is too long for sockets, or if it cannot be locked.
-    """
+    """Makes the directory in `base` and locks it; None if it cannot, or the path is too long for sockets."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = os.open(directory, os.O_RDONLY)
     with suppress(OSError):

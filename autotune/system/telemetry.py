@@ -105,18 +105,14 @@ def _visible() -> str | None:
 
 
 class Telemetry:
-    """Samples a process, its descendants and the visible GPUs while the context is open.
-
-    It samples every `interval_s` at first, and at least every ten intervals later.
+    """Samples a process, its descendants and the visible GPUs while the context is open; raises nothing.
 
     Processes: `cpu_percent` (100: one CPU busy), `host_rss_bytes` (shared pages count once per process),
     `children_uss_bytes` (unshared memory of the descendants, without mapped files).
     Machine: `host_memory_percent`, `host_memory_used_bytes`, `host_memory_free_bytes`, relative to the limit
     of a container if that is closer; and the figures of `others.Others`, for processes not below `search`.
     GPUs: the figures of `nvml.combine`, and `gpu_energy_j`, the total energy since the start.
-
-    Figures that are not available are left out. Nothing raises into the caller: a trial outlives its
-    telemetry.
+    Figures that are not available are left out.
     """
 
     def __init__(self, pid: int, interval_s: float = 1.0, search: psutil.Process | None = None) -> None:
@@ -142,10 +138,7 @@ class Telemetry:
             return dict(self._series.latest)
 
     def summary(self) -> dict[str, float]:
-        """Returns one value per figure.
-
-        Used memory: the peak. Free memory: the minimum. Energy: the total. All else: the mean over time.
-        """
+        """Returns means over time; the peak of used memory, the least free memory, and the total energy."""
         with self._lock:
             return dict(self._series.summary)
 
@@ -172,11 +165,8 @@ class Telemetry:
 
 
 def pause_s(age_s: float, first_s: float) -> float:
-    """Returns the time to the next sample of a process of this age, given the first interval.
-
-    A sample takes some ten milliseconds of CPU time, so the interval grows with the age of the trial.
-    """
-    return min(max(first_s, 0.25 * age_s), 10.0 * first_s)
+    """Returns the time to the next sample of a process of this age, given the first interval."""
+    return min(max(first_s, 0.25 * age_s), 10.0 * first_s)  # a sample takes some ten milliseconds of CPU time
 
 
 class _Series:

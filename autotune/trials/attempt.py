@@ -1,6 +1,4 @@
-"""One attempt at running a trial: its child process, clock, files and outcome.
-
-Also runs a trial without a search.
+"""One attempt at running a trial, of a search or alone: its child process, clock, files and outcome.
 
 A trial that was killed is attempted again in the same directory: the records already written there count, and
 the workload resumes from its own checkpoint.
@@ -58,7 +56,7 @@ class Attempt:
             self._place.make()
             if order.identity is not None:
                 identity.write_identity(self._place, order.identity)
-            self._begun_s -= seconds_of(self._count_each(read_records(self._place)))
+            self._begun_s -= seconds_of(self._count_each(read_records(self._place)))  # of earlier attempts
             self._records = open_lines(self._place.records_file)
             self._outcome = self._conclusion()
             if self._outcome is None:
@@ -72,22 +70,15 @@ class Attempt:
         self._outcome = outcome
 
     def _count_each(self, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yields the records and counts each, so that the records of weeks are never in memory together.
-
-        Ends with the record that ends the trial: what a workload did while this process was suspended would
-        change its quality.
-        """
+        """Yields the records and counts each, so that the records of weeks are never in memory together."""
         for record in records:
             self._progress.count(record)
             yield record
             if self._order.metric.name in record and self._order.ends.are_reached(self._progress):
-                return
+                return  # what a workload did while this process was suspended would change the quality
 
     def step(self, timeout_s: float, is_stopping: Callable[[], bool] = lambda: False) -> TrialReport:
-        """Runs for up to `timeout_s` and reports new records, the figures so far, and at the end the outcome.
-
-        If `is_stopping` returns True afterwards, the trial is interrupted as if its search had stopped.
-        """
+        """Runs for up to `timeout_s`; reports new records, the figures so far, and at the end the outcome."""
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
@@ -134,11 +125,7 @@ class Attempt:
                 self._outcome = failures.failure(Failure.ERROR, fault)
 
     def _conclusion(self, verdict: Outcome | None = None) -> Outcome | None:
-        """Returns the outcome if the trial has reached its end, or its workload has ended with `verdict`.
-
-        A training that ended by itself is complete if it was evaluated at its end. One that was planned to be
-        longer is a failure: its settings do not control its length.
-        """
+        """Returns the outcome if the trial has reached its end, or its workload has ended with `verdict`."""
         if self._order.ends.are_reached(self._progress):
             return self._progress.conclude(Outcome(Status.COMPLETED))
         if verdict is None or self._order.whole:
@@ -180,7 +167,6 @@ class Attempt:
             self._outcome = self._conclusion(verdict)
 
     def _take(self, yielded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Counts and writes the records that the child has yielded."""
         held_bytes = self._telemetry_summary().get("children_uss_bytes")
         children = {} if held_bytes is None else {"memory_children_bytes": int(held_bytes)}
         stamped = [{**record, **children} for record in yielded]
@@ -220,10 +206,7 @@ class Attempt:
         self._close()
 
     def _close(self) -> None:
-        """Ends all processes and deletes an ended trial's work directory, since a winner is trained anew.
-
-        Keeps the directory of a whole training, and of a completed trial on request.
-        """
+        """Ends all processes and deletes an ended trial's work directory, since a winner is trained anew."""
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
         if self._child is not None:
@@ -247,13 +230,7 @@ class Attempt:
 
 
 class Thinner:
-    """Passes every evaluation, and one step every `every_s` seconds.
-
-    That interval grows from 0 during the first hour, so that a short training keeps its steps. Two more kinds
-    of step always pass: the last one before an evaluation, where the evaluation's time begins, and one that
-    compiled or was suspended, across which no speed is measured. A passed step has all samples so far, and
-    the number of steps that it stands for if that is more than one.
-    """
+    """Passes every evaluation, and one step every `every_s` seconds, with the number that it stands for."""
 
     def __init__(self, quality: str, every_s: float) -> None:
         self._quality, self._every_s = quality, every_s
@@ -265,13 +242,13 @@ class Thinner:
     def __call__(self, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         passed: list[dict[str, Any]] = []
         for record in records:
-            if self._is_break(record):
+            if self._is_break(record):  # an evaluation's time begins with the step before it
                 passed += self.rest()
             self._steps += steps_of(record) if record["samples"] > self._samples else 0
             self._samples, self._held = record["samples"], record
             at_s = record["at_s"]
             self._first_s = at_s if self._first_s is None else self._first_s
-            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / 3600.0)
+            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / 3600.0)  # short trainings keep all
             if self._is_break(record) or at_s - self._last_s >= apart_s:
                 self._last_s = at_s
                 passed += self.rest()

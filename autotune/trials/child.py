@@ -37,11 +37,7 @@ class Stalls:
 
 
 class Child:
-    """A workload that runs, or has run. Call `poll` until it has a `verdict`, or `stop` it.
-
-    Always call `kill` at the end, which also ends what the workload left behind. A child that is
-    garbage-collected is killed too.
-    """
+    """A workload that runs, or has run. Call `poll` until it has a `verdict`, or `stop`, and then `kill`."""
 
     def __init__(self, order: Order, server: ForkServer, stalls: Stalls = Stalls()) -> None:
         order.place.root.mkdir(exist_ok=True)  # the parent must exist: a deleted session is not recreated
@@ -74,7 +70,6 @@ class Child:
         """Returns the new records, waiting up to `timeout_s` for the first one.
 
         Their `at_s` is when the workload yielded them, by the monotonic clock of its process.
-        After `stop`, returns those that came while it was stopping.
         """
         deadline, left_s = time.monotonic() + timeout_s, timeout_s
         while self.verdict is None and not self._records:
@@ -103,29 +98,22 @@ class Child:
                 self._end_standstill()
 
     def _suspended_before(self, at_s: float) -> float:
-        """Returns for how long the workload was suspended, with this process, before its record at `at_s`.
-
-        It was not suspended if a record came meanwhile.
-        """
+        """Returns for how long the workload was suspended, with this process, before its record at `at_s`."""
         (begun_s, ended_s), since_s = self._asleep, self._yielded_s
         if since_s is None or min(at_s, ended_s) - max(since_s, begun_s) <= 0.9 * (ended_s - begun_s):
-            return 0.0
+            return 0.0  # a record came meanwhile
         self._asleep = (0.0, 0.0)
         self.suspended_s += ended_s - begun_s
         return ended_s - begun_s
 
     def _count_still(self, most_s: float) -> None:
-        """Adds the time since the last call to the time without progress.
-
-        At most `most_s` are added: this process may have been suspended, with all others. Time spent on
-        handling records counts too: otherwise a flood of records without progress would hide the standstill.
-        """
+        """Adds the time since the last call, at most `most_s`, to the time without progress."""
         now_s = time.monotonic()
-        if now_s - self._heard_s > most_s + _LONG_S:
+        if now_s - self._heard_s > most_s + _LONG_S:  # this process may have been suspended, with all others
             self._asleep = self._heard_s + most_s, now_s
         if not self._is_paused:
             self._still_s += min(now_s - self._heard_s, most_s)
-        self._heard_s = now_s
+        self._heard_s = now_s  # time spent on records counts: a flood of them must not hide a standstill
 
     def _take(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:

@@ -26,10 +26,7 @@ class Cuda:
         self.pace = autotune_figures.Pace()  # whether the GPU keeps up with the steps
 
     def open(self) -> None:
-        """Checks that the GPUs are there and caps them; call it again until torch is loaded.
-
-        Raises GpuLostError if torch cannot use all of them, because the figures would be wrong.
-        """
+        """Checks and caps the GPUs once torch is loaded; raises GpuLostError if torch cannot use them all."""
         torch = sys.modules.get("torch")
         if not self._gpus or self._torch is not None or torch is None:
             return

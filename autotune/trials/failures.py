@@ -178,10 +178,7 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
 
 
 def study_fault(error: BaseException, codes: Set[int] = _SQLITE_FAULTS) -> str | None:
-    """Returns SQLite's message if its code is in `codes`, by default if it cannot use its file.
-
-    Reasons for that are a full disk, a missing permission, and a lock.
-    """
+    """Returns SQLite's message if its code is in `codes`, by default if it cannot use its file."""
     for cause in chain(error):
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
         if isinstance(cause, sqlite3.Error) and code in codes:
@@ -230,22 +227,19 @@ def _line(error: BaseException) -> str:
 
 
 def _is_out_of_memory(error: BaseException, text: str, capped: bool) -> bool:
-    """Judges an error by its type if that is specific, else (C++ code, the loader) by its text.
-
-    The text of other types is no evidence: a ValueError may well mention memory.
-    """
+    """Judges an error by its type if that is specific, else (C++ code, the loader) by its text."""
     names = _class_names(error)
     if names & {"OutOfMemoryError", "MemoryError"}:
         return True
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == errno.ENOMEM
     # TensorFlow's ResourceExhaustedError is about memory or something else.
+    # The text of other types is no evidence: a ValueError may well mention memory.
     is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or "ResourceExhaustedError" in names
     return is_told_by_text and _out_of_memory_text(text, capped) is not None
 
 
 def _out_of_memory_text(text: str, capped: bool) -> str | None:
-    """Returns the part of `text` that reports an out-of-memory, None if there is none."""
     match = _OOM.search(text) or (_CAPPED.search(text) if capped else None)
     return match and match[0]
 
@@ -286,11 +280,7 @@ def correct_verdict(
     memory_share: float,
     counted_alone: bool = False,
 ) -> Outcome:
-    """Corrects the outcome that a workload reports if something outside ended it without its knowledge.
-
-    A killed loader worker counts as out of memory only with the evidence that `from_exit` asks for. An error
-    counts as out of memory if the kernel killed another process of the trial.
-    """
+    """Corrects the outcome that a workload reports if something outside ended it without its knowledge."""
     if outcome.status is Status.STOPPED and not asked_to_stop:
         return lost_attempt("it received a SIGTERM")
     if outcome.shortage is Shortage.KILLED_WORKER:

@@ -51,34 +51,26 @@ def waits_for_disk(pid: int) -> bool:
 
 
 def held_bytes(pid: int, enough_bytes: int) -> int:
-    """Returns the memory of the family of `pid`: private and shared, without pages of mapped files.
-
-    Memory that members share counts once. It may count once per member, which is faster, as long as the sum
-    is at most `enough_bytes`.
-    """
+    """Returns the memory of the family of `pid`: private and shared, without pages of mapped files."""
     pids = [member.pid for member in members(pid)]
     total_bytes = sum(proc_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)
-    if total_bytes <= enough_bytes:
+    if total_bytes <= enough_bytes:  # faster, although what members share counts for each
         return total_bytes
     return sum(proc_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
 
 
 def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
-    """Kills a process, its process group, and its control `group` if it has one.
-
-    The process has no process group of its own in its first moments, so it is killed by itself first.
-    Descendants that left the process group are still in the control group.
-    """
+    """Kills a process, its process group, and its control `group` if it has one."""
     inside = [member.pid for member in members(process.pid or 0)] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
     if process.is_alive():
-        process.kill()
+        process.kill()  # in its first moments it has no process group of its own
         process.join(_REAP_S)
     if process.pid:  # killpg(0) would kill this process's own group
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
-        group.end()
+        group.end()  # some descendants may have left the process group
     deadline_s = time.monotonic() + _REAP_S  # until they are gone, its members hold GPU memory
     while group_of(process.pid or 0) and time.monotonic() < deadline_s:
         time.sleep(0.02)

@@ -21,16 +21,12 @@ _PRELOAD_S = 120.0  # time for its imports; a server that hangs in one never ans
 
 
 class ForkServer:
-    """Forks trials from a process that has imported `preload` and holds no CUDA context.
-
-    It uses multiprocessing's fork server, one per process, which ends with that process. `note` is a message
-    for the user, empty until there is one.
-    """
+    """Forks trials from a process that has imported `preload` and holds no CUDA context."""
 
     def __init__(self, preload: Sequence[str]) -> None:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload([runner.__name__, *preload])
-        self.note = ""
+        self.note = ""  # a message for the user
         self._is_known_to_fork = False
         # Inherited by the server: torch then asks NVML whether CUDA is available, which leaves a process fit
         # to be forked from.
@@ -48,10 +44,7 @@ class ForkServer:
         return process, receiver, output
 
     def _require_usable(self) -> None:
-        """Restarts the server without the preload if the preloaded modules have initialized CUDA.
-
-        Asking torch whether CUDA is available is harmless, since NVML answers. A tensor on the GPU is not.
-        """
+        """Restarts the server without the preload if the preloaded modules have initialized CUDA."""
         process = self._fork(cuda.exit_if_bad_fork, ())
         process.join(_PRELOAD_S)
         if process.exitcode == cuda.BAD_FORK:

@@ -16,19 +16,13 @@ class GpuMemory:
 
     @property
     def is_short(self) -> bool:
-        """True if there is a sign that memory was short, whatever the error says.
-
-        With less than 5% of a GPU free, libraries ask for more at once, and fail with obscure errors.
-        """
+        """True if there is a sign that memory was short, whatever the error says."""
         is_full = self.reserved_bytes > 0.95 * self.allowed_bytes
+        # With less than 5% of a GPU free, libraries ask for more at once, and fail with obscure errors.
         return self.refusals > 0 or self.free_bytes < 0.05 * self.total_bytes or is_full
 
     def is_taken_by_others(self, asked_bytes: int) -> bool:
-        """Returns True if an allocation of `asked_bytes` failed because others took the trial's memory.
-
-        The allocation was within the cap, and memory used elsewhere has grown since the trial began by more
-        than a process adds to its own context.
-        """
+        """Returns True if an allocation of `asked_bytes` failed because others took the trial's memory."""
         elsewhere_bytes = self.total_bytes - self.free_bytes - self.reserved_bytes
         grown_bytes = elsewhere_bytes - self.elsewhere_before_bytes
         is_within = self.reserved_bytes + asked_bytes <= self.allowed_bytes

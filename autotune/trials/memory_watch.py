@@ -14,17 +14,12 @@ LOOK_S = 0.5
 
 
 class MemoryWatch:
-    """Enforces a memory limit on a trial's process family, and detects the signs of a lack of memory.
-
-    `limit_bytes` comes on top of the memory that the trial is forked with; None for no limit. If the trial
-    can have a control group of its own, the kernel enforces the limit; otherwise `excess_bytes` says when to
-    end it.
-    """
+    """Enforces a memory limit on a trial's process family, and detects the signs of a lack of memory."""
 
     def __init__(self, limit_bytes: int | None) -> None:
         self.group = MemoryGroup.create()
-        self._limit_bytes = limit_bytes
-        self._is_capped = False
+        self._limit_bytes = limit_bytes  # on top of the memory that the trial is forked with
+        self._is_capped = False  # by the kernel; otherwise `excess_bytes` says when to end the trial
         self._shared_group = cgroup.own_group()
         self._tightest_group = cgroup.tightest_group()  # finding it takes longer than reading it
         self._kills = self._counted_kills()
@@ -49,23 +44,18 @@ class MemoryWatch:
                 self._is_capped = True
 
     def look(self) -> bool:
-        """Updates `memory_share` and the OOM kills, at most every half second; returns True if it did.
-
-        It must look before a process dies, because afterwards the memory is free again.
-        """
+        """Updates `memory_share` and the OOM kills, at most every half second; returns True if it did."""
         now_s = time.monotonic()
         if now_s - self._seen_s < LOOK_S:
             return False
+        # Read before a process dies: afterwards its memory is free again.
         self.memory_share, self._seen_s = machine_memory(self._tightest_group).used_share, now_s
         if self._killed_s is None and self.is_alone and self.kernel_killed():
             self._killed_s = now_s
         return True
 
     def has_missed_a_kill(self) -> bool:
-        """Returns True if the trial continues although the kernel killed one of its processes.
-
-        It first has five seconds to report that by itself.
-        """
+        """Returns True if the trial goes on, five seconds after the kernel killed one of its processes."""
         return self._killed_s is not None and time.monotonic() - self._killed_s > 5.0
 
     def excess_bytes(self, pid: int) -> int:
@@ -78,10 +68,7 @@ class MemoryWatch:
         return held_bytes if held_bytes > self._limit_bytes else 0
 
     def kernel_killed(self) -> bool:
-        """Returns True if the kernel has made an OOM kill in the trial's control group since the trial began.
-
-        If the trial has no group of its own, the group shared by all trials counts.
-        """
+        """Returns True if the kernel has made an OOM kill in the trial's group, or else in the shared one."""
         return self._counted_kills() > self._kills
 
     def _counted_kills(self) -> int:

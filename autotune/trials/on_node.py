@@ -54,10 +54,7 @@ def probe_s(gpu_program: str | None) -> tuple[float, ...]:
 
 
 def unfit(root: str, key: str, wanted: Mapping[str, Any]) -> str:
-    """Returns why this machine cannot run the trials of a session, "" if it can; may also raise an error.
-
-    `wanted` are the required facts about code and data.
-    """
+    """Returns why this machine cannot run the trials of a session, "" if it can; may also raise an error."""
     session = StoredSession.open(Path(root))
     if session.key != key:
         return f"there is another session in {root}"

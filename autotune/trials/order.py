@@ -50,11 +50,8 @@ class TrialLimits:
 
     @property
     def caps_process(self) -> bool:
-        """True if the process is refused host memory beyond its limit.
-
-        Never on a GPU: memory mapped by CUDA counts too, and the driver would report the GPU as out of
-        memory. There the limit is enforced only from outside the process.
-        """
+        """True if the process is refused host memory beyond its limit."""
+        # Not on a GPU: memory mapped by CUDA counts, and the driver would report the GPU as out of memory.
         return self.host_bytes is not None and not self.gpus
 
 

@@ -48,10 +48,7 @@ class Messages(Pipe):
 
 
 class OutputLog(Pipe):
-    """Appends the output in `pipe` to `log`, line by line, each passed through `hide`.
-
-    Output that the log cannot take, as on a full disk, is dropped: writing the records reports that fault.
-    """
+    """Appends the output in `pipe` to `log`, line by line, each passed through `hide`."""
 
     def __init__(self, pipe: Connection, log: Path, hide: Callable[[str], str]) -> None:
         super().__init__(pipe)
@@ -77,7 +74,7 @@ class OutputLog(Pipe):
     def _write(self, lines: bytes) -> None:
         text = self._hide(lines.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         self.last_words = (self.last_words + text)[-(2**16) :]
-        with suppress(OSError):
+        with suppress(OSError):  # a full disk: writing the records reports that
             self._log.write(text)
 
     def finish(self) -> None:

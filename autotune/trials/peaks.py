@@ -11,11 +11,7 @@ _RESERVED, _CONTEXT = "memory_peak_reserved_bytes", "memory_context_bytes"
 
 
 class MemoryPeaks:
-    """The peak memory of a trial, and its growth by steps.
-
-    On the host, the process and its descendants count, and a script that reports its own peak is one of them.
-    On a GPU, the allocator alone counts.
-    """
+    """The peak memory of a trial, and its growth by steps."""
 
     def __init__(self) -> None:
         self._highest = dict.fromkeys((_OWN, _SCRIPT, _CHILDREN, _RESERVED, _CONTEXT), 0)
@@ -32,6 +28,7 @@ class MemoryPeaks:
         highest, samples = self._highest, record["samples"]
         for name in highest:
             highest[name] = max(highest[name], int(amount(record, name)))
+        # On a GPU, the allocator alone counts. A script that reports its own peak is a descendant.
         others_bytes = 0 if highest[_RESERVED] else max(highest[_CHILDREN], highest[_SCRIPT])
         before, self._held_bytes = self._held_bytes, max(self._held_bytes, highest[_OWN] + others_bytes)
         if not is_step:

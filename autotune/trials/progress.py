@@ -82,15 +82,11 @@ class Progress:
         return self.evaluated_samples < samples and is_far_beyond
 
     def phase(self, silent_s: float) -> Phase:
-        """Returns the phase of a trial whose last record came `silent_s` ago.
-
-        No record announces an evaluation, so silence much longer than a step is taken for one. A slow
-        checkpoint, a suspended machine or a hang looks the same, and an evaluation as short as a few steps
-        goes unnoticed.
-        """
+        """Returns the phase of a trial whose last record came `silent_s` ago."""
         throughput, step_s = self._meter.throughput(), self._meter.recent_step_s()
         if not self._has_begun:
             return Phase.START
+        # No record announces an evaluation, so silence is taken for one; a hang looks the same.
         # Two seconds at least: a step of milliseconds is late for any reason.
         if step_s is not None and silent_s > max(10 * step_s, 2.0):
             return Phase.EVALUATING
@@ -99,10 +95,7 @@ class Progress:
         return Phase.TRAINING if _is_within(0.02, throughput) else Phase.MEASURING
 
     def _throughput(self) -> Throughput | None:
-        """Returns the throughput to compare, on the last node that has measured one.
-
-        That is the one of the steady state, with evaluations if they count.
-        """
+        """Returns the throughput to compare, on the last node that has measured one."""
         every = self._metric.samples_per_evaluation or self.evaluated_samples / max(1, len(self._curve))
         for meter in reversed(self._meters):
             speed = meter.throughput()

@@ -70,17 +70,14 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
 
 
 def _failed(error: BaseException, order: Order, gpus: Cuda) -> Outcome:
-    """Logs the traceback of `error`, unless a command has printed its own, and returns the verdict.
-
-    The trial's GPU may be gone, which then explains any error.
-    """
+    """Logs the traceback of `error`, unless a command has printed its own, and returns the verdict."""
     cap_share = host_bytes("VmData") / resource.getrlimit(resource.RLIMIT_DATA)[0]  # 0 or less without a cap
     limit_memory(None)  # room to report the error
     with suppress(OSError):  # a full disk takes no log either; the verdict goes through the pipe
         if has_trace(error):
             traceback.print_exception(error)
     try:
-        gpus.open()
+        gpus.open()  # if the GPU is gone, that explains any error
     except GpuLostError as lost:
         return failures.from_exception(lost)
     capped = order.limits.caps_process
@@ -95,12 +92,8 @@ def _conclude(messages: BinaryIO, outcome: Outcome) -> None:
 
 
 def _become_independent(output: Connection) -> object:
-    """Starts a process session, so that all children can be killed too, and ties the process to its parent.
-
-    Its output goes to `output`, including stacks after a crash or on STACK_SIGNAL. Returns the guard of its
-    process group.
-    """
-    os.setsid()
+    """Starts a process session, tied to the life of the parent; returns the guard of the process group."""
+    os.setsid()  # so that all children can be killed too
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() == 1:
         os._exit(1)  # the parent died before prctl
@@ -117,10 +110,7 @@ def _become_independent(output: Connection) -> object:
 
 
 def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseException], None]) -> Outcome:
-    """Runs the workload and counts its records until it ends, or should stop.
-
-    A generator yields records. Any other function reports them while it runs, unless it returns an iterator.
-    """
+    """Runs the workload and counts its records until it ends, or should stop."""
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
@@ -132,6 +122,7 @@ def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseE
     )
     if inspect.isgeneratorfunction(fit):
         return _drain(fit(settings, workdir), count)
+    # Any other function reports its records while it runs, or returns an iterator.
     with Inbox() as inbox, _counting_reports(inbox, count, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
@@ -141,14 +132,11 @@ def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseE
 
 
 def _drain(records: Iterator[Mapping[str, Any]], count: RecordSender) -> Outcome:
-    """Counts the workload's records one by one until it ends, or should stop.
-
-    A workload that relays another process's records stops by itself, and may have more of them to yield.
-    """
+    """Counts the workload's records one by one until it ends, or should stop."""
     try:
         for yielded in records:
             count.count_yielded(yielded)
-            if stop_request.is_pending() and not isinstance(yielded, Stamped):
+            if stop_request.is_pending() and not isinstance(yielded, Stamped):  # relays stop by themselves
                 getattr(records, "close", lambda: None)()
                 return count.outcome("", is_stopped=True)
     except stop_request.StoppedError:
@@ -164,11 +152,7 @@ class ReportError(Exception):
 def _counting_reports(
     inbox: Inbox, count: RecordSender, give_up: Callable[[BaseException], None]
 ) -> Iterator[None]:
-    """Counts the records in the inbox in a thread, until everything reported in the block is counted.
-
-    Once this process is asked to stop, so are the clients. A record's fault goes to `give_up`, which must end
-    the process, because nobody else may notice it.
-    """
+    """Counts reported records in a thread, until the block's are counted; `give_up` must end the process."""
     is_over = threading.Event()
 
     def listen() -> None:

@@ -47,11 +47,7 @@ class RecordSender:
         self._reported: dict[str, Any] = {}  # memory last reported by the process that trains
 
     def _check(self, record: object) -> dict[str, Any]:
-        """Returns a copy of a record, which must be a mapping that counts its work under the key `unit`.
-
-        The copy has that count under "samples" too, so that readers need not know the unit. Raises also once
-        the training loss has been non-finite several times in a row.
-        """
+        """Returns a copy of a record, which must be a mapping that counts its work under the key `unit`."""
         if not isinstance(record, Mapping):
             raise TypeError(f"a record must be a mapping, got {type(record).__name__}")
         yielded = {key: value for key, value in record.items() if key not in OWN}
@@ -63,7 +59,7 @@ class RecordSender:
             raise ValueError(f"{what} must be from 0 to 2**53, got {units.quote(samples)}")
         if samples < self._samples:
             raise ValueError(f"{what} must not decrease, got {samples} after {self._samples}")
-        self._samples = plain["samples"] = samples
+        self._samples = plain["samples"] = samples  # readers need not know the unit
         self._records += 1
         loss = plain.get("train_loss")
         # A workload that counts bad steps skips them, and fails by itself if there are too many.
@@ -126,12 +122,7 @@ class RecordSender:
 
 
 class HostMemory:
-    """Caps the host memory of the process, if the order says so, and measures its peak.
-
-    The peak is the highest resident memory, less the memory just after the fork, even if freed within a step.
-    Pages of mapped files do not count, since the kernel can reclaim them. Under a cap, the peak is at least
-    the amount that the cap counts, which includes memory allocated but never touched.
-    """
+    """Caps the host memory of the process, if the order says so, and measures its peak."""
 
     def __init__(self, order: Order) -> None:
         self._born_with = host_bytes("VmRSS") - host_bytes("RssFile")
@@ -141,11 +132,12 @@ class HostMemory:
             limit_memory(host_bytes("VmData") + order.limits.host_bytes)
 
     def figures(self) -> dict[str, int]:
+        # Without the memory just after the fork, and pages of mapped files, which the kernel can reclaim.
         highest = host_bytes("VmHWM")
         if highest > self._highest:  # risen since the last record, with about as many mapped pages as now
             self._highest = highest
             self._peak = max(self._peak, highest - host_bytes("RssFile") - self._born_with)
-        if self._data_born_with is not None:
+        if self._data_born_with is not None:  # the cap also counts memory allocated but never touched
             self._peak = max(self._peak, host_bytes("VmData") - self._data_born_with)
         return {"memory_peak_bytes": self._peak}
 
@@ -192,12 +184,10 @@ class StepFlops:
             self._flops.leave()  # counting costs time, and would never end
 
     def take(self, until_s: float = math.inf) -> Mapping[str, Any]:
-        """Returns the FLOPs of the steps up to `until_s`, and, only once, the number of trained parameters.
-
-        Steps that were not counted are assumed to take the same FLOPs as the counted one.
-        """
+        """Returns the FLOPs of the steps up to `until_s` and, only once, the number of trained parameters."""
         self._has_begun, count, step_flops = True, 0, dict[str, int]()
         while self._steps and self._steps[0][0] <= until_s:
+            # Steps that were not counted are assumed to take the same FLOPs as the counted one.
             count, step_flops = count + 1, dict(self._steps.popleft()[1]) or step_flops
         figures = {FLOPS: {kind: count * flops for kind, flops in step_flops.items()}} if step_flops else {}
         trained, self._parameters = self._parameters, 0

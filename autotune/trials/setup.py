@@ -34,27 +34,19 @@ class TrainingSetup:
     context_bytes: int = room.CONTEXT_BYTES  # GPU memory of a process besides its tensors
 
     def on_gpu(self, order: Order, config: Config, gpus: float) -> Order:
-        """Returns `order`, a trial of `config`, with `gpus` GPUs; below 1 a share of one.
-
-        The allocator is capped at `memory_fraction` of the trial's limit. The baseline is what the user runs
-        today and has to run: it is capped only at what its neighbours leave, and not at all without
-        neighbours.
-        """
+        """Returns `order`, a trial of `config`, with `gpus` GPUs; below 1 a share of one."""
         limit_bytes = self.gpu_limit_bytes(gpus)
         if limit_bytes is None:
             return order
         cap_bytes: int | None = int(self.space.limits.memory_fraction * limit_bytes)
-        if config == self.space.baseline_config:
+        if config == self.space.baseline_config:  # it has to run, as it does today
             left_bytes = room.beside_context(self._share_bytes(gpus), self.context_bytes)
-            cap_bytes = int(left_bytes) if gpus < 1 else None
+            cap_bytes = int(left_bytes) if gpus < 1 else None  # what its neighbours leave
         limits = replace(order.limits, gpus=gpus, device_bytes=limit_bytes, allocator_bytes=cap_bytes)
         return replace(order, limits=limits)
 
     def gpu_limit_bytes(self, gpus: float) -> int | None:
-        """Returns the memory limit of a trial on each of its `gpus` (below 1: a share); None without a GPU.
-
-        The limit is the trial's share of the free memory, reduced if the CUDA context needs the room.
-        """
+        """Returns the memory limit of a trial on each of its `gpus`, below 1 a share; None without a GPU."""
         if not self.hardware.gpus:
             return None
         fraction = self.space.limits.memory_fraction
@@ -163,17 +155,13 @@ class Setup:
         return TrainingSetup(self.space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
-        """Returns the order to run `trial`.
-
-        Repeats have their round's seed. Confirming trials and ablation steps have the device to themselves.
-        Only trials of new configurations, ablation steps included, can be stopped early as beaten: their
-        speed is known by then. All others are measured to the end.
-        """
+        """Returns the order to run `trial`; trials of new configurations can be stopped early as beaten."""
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training, self.options.gpus_per_trial
         order = training.order(trial.config, place, number=trial.number, seed=trial.seed)
         if 0 < gpus < 1 and not trial.runs_alone:
             order = training.on_gpu(order, trial.config, gpus)
+        # Ablation steps too: their speed is known by then. All others are measured to the end.
         can_be_beaten = trial.number > 0 and trial.kind not in (TrialKind.PILOT, TrialKind.SEED)
         is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
         races_to_target = goal.target is not None and not is_pilot
@@ -194,17 +182,13 @@ class Setup:
         )
 
     def race(self, trial: Trial, members: Sequence[Trial]) -> RaceOrder:
-        """Returns the order to race the settings of `members`, as the race `trial`.
-
-        Each member has the settings and seed of its trial and the device to itself. No member is evaluated:
-        the cost of evaluations in its trial is added if it counts. All members are alive at once if memory
-        allows.
-        """
+        """Returns the order to race the settings of `members`, as the race `trial`."""
         place, together = self.session.trial_dir(trial.number), self._fit_together(members)
         orders = []
         for member in members:
             longer = lengths.endless(self.space, member.config, 20)  # a race lasts at most four trials
             files, number = place.member(member.number), member.number
+            # No member is evaluated: the cost of evaluations in its trial is added if it counts.
             order = self._training.order(longer, files, number=number, samples=NEVER, evaluations=1)
             orders.append(replace(order, ends=Ends(NEVER)))
         if together and self.hardware.gpus:
@@ -224,11 +208,7 @@ class Setup:
         )
 
     def _fit_together(self, members: Sequence[Trial]) -> bool:
-        """Returns True if all members fit into memory at once, judged by their peaks as trials.
-
-        A peak too small to be measured is replaced by the RSS seen from outside, shared pages included. A GPU
-        in exclusive compute mode holds one process at a time.
-        """
+        """Returns True if all members fit into memory at once, judged by their peaks as trials."""
         if any(gpu.exclusive for gpu in self.hardware.gpus):
             return False
         peaks = [_held_bytes(trial) for trial in members]
@@ -248,12 +228,9 @@ class Setup:
         return capped
 
     def _race_room_bytes(self, members: Sequence[Trial]) -> int:
-        """Returns the memory that the members share: of the GPU, less their contexts, or of the host.
-
-        A host memory limit applies to each trial by itself, so it does not count here.
-        """
+        """Returns the memory that the members share: of the GPU, less their contexts, or of the host."""
         if self.hardware.free_device_bytes is None:
-            return self.hardware.host_memory_bytes
+            return self.hardware.host_memory_bytes  # a limit holds for each trial by itself
         contexts_bytes = sum(trial.measurement.context_bytes or self.context_bytes for trial in members)
         return max(0, self.hardware.free_device_bytes - contexts_bytes)
 
@@ -261,5 +238,5 @@ class Setup:
 def _held_bytes(trial: Trial) -> int | None:
     """Returns the peak memory of a trial; on a GPU, it includes memory that the allocator only cached."""
     m = trial.measurement
-    seen_bytes = m.telemetry.get("host_rss_bytes")
+    seen_bytes = m.telemetry.get("host_rss_bytes")  # in place of a peak too small to measure
     return m.peak_reserved_bytes or m.peak_memory_bytes or (int(seen_bytes) if seen_bytes else None)
