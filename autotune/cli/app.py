@@ -38,6 +38,28 @@ def init(
 
 @app.command()
 @grouped
+def check(
+    training: Annotated[
+        list[str],
+        typer.Argument(metavar="SPACE | -- COMMAND...", help="a search space, or a command line that trains"),
+    ],
+    probed: Probing,
+    data: Annotated[Path | None, typer.Option(help="data set, if the workload is r2gen")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="YAML file with the settings you run today")] = None,
+    time: Annotated[str, typer.Option(help="how long it may take, such as 90s or 30m")] = "5m",
+) -> int:
+    """Try a search space, and say what a search would see. Example: autotune check space.yaml"""
+    from autotune.sessions import probing  # noqa: PLC0415 - as above
+
+    if probing.is_command(training):
+        return probing.show(training, probed)
+    from autotune.check import command  # noqa: PLC0415 - imports the trial engine
+
+    return command.main(SearchRequest(space=training[0], data=data, baseline=baseline), time)
+
+
+@app.command()
+@grouped
 def search(asked: SearchRequest) -> int:
     """Search for the fastest settings. Example: autotune search --time 1h -- python train.py --lr 3e-4"""
     from autotune.sessions import start  # noqa: PLC0415 - queries the machine, which `status` does not

@@ -46,6 +46,12 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     return proposal.text(found, lines)
 
 
+def show(words: Sequence[str], asked: Probing) -> int:
+    """Probes a command line, and prints what a search would do with it; returns the exit code."""
+    space(words, asked, telemetry.hardware(), None)
+    return 0
+
+
 def write(words: Sequence[str], asked: Probing, output: Path) -> int:
     """Probes a command line and writes its search space into a new file; returns the exit code."""
     if output.exists():

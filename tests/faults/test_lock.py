@@ -134,6 +134,14 @@ def test_a_line_names_tmpdir_if_no_temporary_directory_can_be_locked(tmp_path, r
     is_one_line(done, "TMPDIR: must be on a file system that locks directories; flock fails in /tmp")
 
 
+@pytest.mark.slow
+def test_a_check_needs_no_locks_in_its_directory(tmp_path, run_unlocked):
+    search(tmp_path)
+    done = run_unlocked("check", "space.yaml")
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob(".check-*"))
+
+
 def create(place, number, results):
     try:
         StoredSession.create(place, spaces.parse(SPACE, "test"), Options(seed=number), {})
