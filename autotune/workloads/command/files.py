@@ -15,9 +15,10 @@ from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
 from autotune.workloads.readers import steps
 
-# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`.
+# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`. A text may be in the
+# line after `=`, but not after `:`, where a class named Token would have its docstring.
 _NAMED_TEXT = re.compile(
-    r"""(?P<name>[\w-]+)["']?\]?\s*(?:=|:(?:\s*[\w.[\]|]+\s*=)?)\s*"""
+    r"""(?P<name>[\w-]+)["']?\]?[ \t]*(?:=\s*|:[ \t]*(?:[\w.[\]|]+[ \t]*=\s*)?)"""
     r"""[bru]*(?P<quote>["'])(?P<text>.+?)(?P=quote)"""
 )
 
@@ -91,8 +92,9 @@ def refuse_secrets(document: Document) -> None:
     for number, text in enumerate(document.text.splitlines(), start=1):
         if hide(text) != text:
             raise InputError(f"{why}: line {number}: looks like a key or a password")
-        for match in _NAMED_TEXT.finditer(text):
-            secrecy.refuse_secrets({f"line {number}": {match["name"]: match["text"]}}, why)
+    for match in _NAMED_TEXT.finditer(document.text):
+        number = document.text.count("\n", 0, match.start()) + 1
+        secrecy.refuse_secrets({f"line {number}": {match["name"]: match["text"]}}, why)
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def test_what_the_script_escapes_wrongly_is_its_own_affair() -> None:
     "text",
     [
         'login(api_key="{}")',
+        'login(\n    api_key=\n    "{}")',
         'os.environ["OPENAI_API_KEY"] = "{}"',
         'def main():\n    config.password: str = "{}"',
         'users = {{"api-key": "{}"}}',
@@ -112,5 +113,7 @@ def test_ordinary_texts_of_a_script_are_no_keys() -> None:
 pad_token, tokenizer = "<|endoftext|>", AutoTokenizer.from_pretrained("EleutherAI/gpt-neo-125M")
 wandb.init(project="a-project-of-mine", name="run-2026-11-27")
 key = "loss"  # of the metrics
+class Token:
+    "What is left of a word."
 '''
     files.refuse_secrets(Document(FILE, text + SCRIPT))
