@@ -20,9 +20,9 @@ search: .venv/installed
 doctor: .venv/installed
 	.venv/bin/python -m autotune doctor
 
-# More than half of a test's time is waiting for processes: six at a time, of up to 1.5 GiB each, keep two cores busy.
-# In the order that `tests/conftest.py` gives the files: the longest do not come last.
-PYTEST := .venv/bin/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+# Half of a test's time is waiting for processes: four at a time, of up to 1.5 GiB each, keep two cores busy. With six,
+# importing all tests in each takes longer than that gains. The longest files do not come last: see `tests/conftest.py`.
+PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # While working: the tests that take seconds, without the trainer's and the lab's own unless something that they test has
 # changed or ARGS names tests.

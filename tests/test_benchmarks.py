@@ -41,6 +41,7 @@ def plain(monkeypatch):
     sys.modules.pop("plain")
 
 
+@pytest.mark.slow
 def test_the_plain_training_step_has_our_loss_and_our_gradients(plain):
     # Here: every worker of a test run collects this file, and torch's compiler takes a second to import.
     import torch

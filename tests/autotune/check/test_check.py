@@ -31,6 +31,7 @@ def checked(place, workload, space=SPACE):
     return forked.run(("check", "space.yaml", "--time", "90s"), place, os.environ, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_space_is_checked_by_running_its_baseline(tmp_path):
     done = checked(tmp_path, LINEAR.read_text())
     assert done.returncode == 0, done.stdout + done.stderr

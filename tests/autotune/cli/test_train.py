@@ -207,7 +207,10 @@ def temporary(monkeypatch):
         yield Path(directory)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow), (signal.SIGKILL, -signal.SIGKILL)],
+)
 def test_it_continues_from_its_checkpoint_after_a_stop_or_a_kill(tmp_path, temporary, number, code):
     process = started(tmp_path)
     family = killing.family(process)

@@ -132,7 +132,8 @@ def pages(tmp_path_factory, rich, bare, many):
     return files
 
 
-@pytest.fixture(params=["rich", "bare", "many"], scope="module")  # all that only looks at one, then the next
+# By module: all that only looks at one, then the next.
+@pytest.fixture(params=["rich", "bare", pytest.param("many", marks=pytest.mark.slow)], scope="module")
 def name(request):
     return request.param
 

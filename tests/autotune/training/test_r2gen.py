@@ -60,15 +60,12 @@ def steps(place):
     return [record["samples"] for record in records if "train_loss" in record]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by_itself", "said"),
     [
         (False, "continues with batch 4 (2 x 2 accumulated) instead of batch 4"),
-        pytest.param(
-            True,
-            "the trainer halved its micro-batch to batch 4 (2 x 2 accumulated) instead of batch 4",
-            marks=pytest.mark.slow,
-        ),
+        (True, "the trainer halved its micro-batch to batch 4 (2 x 2 accumulated) instead of batch 4"),
     ],
 )
 def test_out_of_memory_resumes_with_half_the_micro_batch(train, capsys, by_itself, said):
