@@ -24,8 +24,7 @@ doctor: .venv/installed
 # importing all tests in each takes longer than that gains. The longest files do not come last: see `tests/conftest.py`.
 PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-# While working: the tests that take seconds, without the trainer's and the lab's own unless something that they test has
-# changed or ARGS names tests.
+# While working: the tests that take seconds, without those that `tests/unchanged.sh` leaves out unless ARGS names tests.
 test: .venv/installed-test
 	$(PYTEST) -m "not slow" $(if $(findstring tests/,$(ARGS)),,$(shell tests/unchanged.sh)) $(ARGS)
 
