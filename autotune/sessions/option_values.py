@@ -9,7 +9,7 @@ from autotune.core import units
 from autotune.core.errors import InputError
 from autotune.core.settings import LARGEST_INT
 from autotune.space.knobs import explain_error
-from autotune.space.sections import Budget, Limits, Objective
+from autotune.space.sections import PROMISES, Budget, Limits, Objective
 from autotune.system.telemetry import Hardware
 
 _T = TypeVar("_T")
@@ -51,6 +51,16 @@ def samples(given: str | None) -> dict[str, Any]:
     return {"samples_per_trial": count}
 
 
+def select(promise: str | None, rule: str | None) -> str | None:
+    """Returns the rule for the winner from --promise or --select; None if neither is given."""
+    if promise is None:
+        return rule
+    one_of("--promise", promise, PROMISES)
+    if rule not in {None, promise}:
+        raise InputError(f"--promise {promise}: means --select {promise}, got --select {rule}")
+    return promise
+
+
 def gpus_per_trial(asked: float | None, hardware: Hardware) -> float:
     """Returns the GPUs of a trial, by default one if there is one; raises InputError if impossible."""
     available = len(hardware.gpus)
@@ -80,8 +90,11 @@ def cpus_per_trial(asked: int | None, hardware: Hardware) -> int | None:
     return asked
 
 
-def require_options(overrides: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises InputError with the names of the options whose values violate the rules of their section."""
+def require_options(overrides: Mapping[str, Mapping[str, Any]], called: Mapping[str, str]) -> None:
+    """Raises InputError with the names of the options whose values violate the rules of their section.
+
+    `called` names the options that differ from their values' names, such as --promise for `select`.
+    """
     mistakes = []
     for section, given in overrides.items():
         model, values = _SECTIONS[section], {name: one for name, one in given.items() if one is not None}
@@ -90,7 +103,7 @@ def require_options(overrides: Mapping[str, Mapping[str, Any]]) -> None:
         except ValidationError as error:
             for one in error.errors():
                 names = map(str, one["loc"][:1] or values)
-                options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+                options = ", ".join(called.get(name, f"--{name.replace('_', '-')}") for name in names)
                 mistakes.append(f"{options}: {explain_error(one, model)}")
     if mistakes:
         raise InputError("; ".join(mistakes))

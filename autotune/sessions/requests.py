@@ -91,9 +91,10 @@ class SearchRequest(Probing):
     within: float | None = _goal(
         "instead of --keep: how much worse than the baseline's the quality may be", min=0
     )
-    select: str | None = _goal(
-        "what wins: same-quality (a shorter training), same-training (only faster) or pareto"
+    promise: str | None = _goal(
+        "what a winner promises: same-quality (a shorter training) or same-training (only faster)"
     )
+    select: str | None = _goal("what wins: same-quality, same-training or pareto")
     target: float | None = _goal("a quality to reach in the least time")
     finalists: int | None = _goal("most trials to confirm at the end", min=1)
     repeats: int | None = _goal("most seeds to confirm a winner with, 3 or more; 0: no confirmation", min=0)

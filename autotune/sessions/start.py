@@ -46,7 +46,7 @@ def search(asked: SearchRequest) -> int:
     found = here.hardware
     options = _options(asked, here)
     overrides = _overrides(asked)
-    option_values.require_options(overrides)
+    option_values.require_options(overrides, {"select": "--promise"} if asked.promise else {})
     given = given_space(asked, found)
     space, workload, notes = prepared(asked, prepare.read_space(given, overrides), given, here)
     facts = provenance.collect(root.name, space, workload, found, options.seed)
@@ -180,7 +180,7 @@ def _overrides(asked: SearchRequest) -> dict[str, dict[str, Any]]:
         "objective": {
             "keep": asked.keep,
             "within": asked.within,
-            "select": asked.select,
+            "select": option_values.select(asked.promise, asked.select),
             "target": asked.target,
         },
         "limits": {"memory_fraction": asked.memory_fraction},

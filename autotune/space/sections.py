@@ -39,6 +39,7 @@ class Limits(SpacePart):
         return value
 
 
+PROMISES = ("same-quality", "same-training")
 _KEEP, _KEEP_OF_LOSS = 0.95, 0.99
 _CONSTRAINT = re.compile(r"\s*(>=|<=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 

@@ -34,6 +34,29 @@ def test_more_gpus_than_there_are_is_refused(asked, hardware):
 
 
 @pytest.mark.parametrize(
+    ("promise", "rule", "meant"),
+    [
+        (None, None, None),
+        (None, "pareto", "pareto"),
+        ("same-quality", None, "same-quality"),
+        ("same-training", None, "same-training"),
+        ("same-training", "same-training", "same-training"),
+    ],
+)
+def test_a_promise_selects_the_rule_for_the_winner(promise, rule, meant):
+    assert option_values.select(promise, rule) == meant
+
+
+def test_an_unknown_promise_or_one_that_contradicts_the_rule_is_refused():
+    with pytest.raises(
+        InputError, match="--promise: must be one of same-quality, same-training, got 'faster'"
+    ):
+        option_values.select("faster", None)
+    with pytest.raises(InputError, match="--promise same-quality: means --select same-quality"):
+        option_values.select("same-quality", "pareto")
+
+
+@pytest.mark.parametrize(
     ("given", "values"),
     [
         (None, {}),

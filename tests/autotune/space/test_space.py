@@ -195,6 +195,7 @@ def test_a_target_is_optional_and_requires_same_quality():
     for select in ("same-training", "pareto"):
         with pytest.raises(ValueError, match="a target needs select: same-quality"):
             sections.Objective(select=select, target=0.2)
+    assert sections.PROMISES == ("same-quality", "same-training")
 
 
 def objective_of(text):
