@@ -1,1 +1,1 @@
-"""The command line. `app` lists the commands; each has a module of its own, imported when it is called."""
+"""The command line. `app` lists the commands; what the other modules here do not run, other rooms do."""

@@ -125,7 +125,7 @@ def compiling(machine: Machine) -> Capability:
 
 
 def _setting(name: str, reason: str | None, usable: str) -> Capability:
-    """Returns a setting with a remedy for `reason`, why trials cannot use it; None: they can."""
+    """Returns a setting and a remedy. `reason` says why trials cannot use it; None if they can."""
     if reason is None:
         return Capability(name, True, usable)
     detail, _, missing = reason.partition(": pip install ")

@@ -139,7 +139,7 @@ class _StudySearcher(Searcher):
         """Does nothing: the study is the record."""
 
 
-class _Recorder(tune.Callback):
+class _SupervisorWatch(tune.Callback):
     """Tells the search about supervisors that died, and kills silent ones."""
 
     def __init__(self, bridge: _Bridge) -> None:
@@ -278,7 +278,7 @@ def _tune(storage: Path, bridge: _Bridge, callbacks: Sequence[tune.Callback]) ->
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str(storage),
-                callbacks=[_Recorder(bridge), *callbacks],
+                callbacks=[_SupervisorWatch(bridge), *callbacks],
                 stop=_Stopper(bridge),
                 verbose=0,
             ),

@@ -57,7 +57,10 @@ _ENVIRONMENT = {
 
 @contextmanager
 def connect(address: str, lost: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Connects to the cluster at `address` with the user's token; raises InputError if refused."""
+    """Connects to the cluster at `address` with the user's token; calls `lost` if it dies.
+
+    Raises InputError if it refuses the token or does not answer.
+    """
     _silence()
     ray_internals.use_known_token()
     _require_reachable(address)

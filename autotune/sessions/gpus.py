@@ -194,7 +194,7 @@ def machine(found: Hardware, look: Look | None) -> Machine:
 
 
 def look_at(found: Hardware, python: str = sys.executable) -> Look:
-    """Checks every device of `found` with the torch of `python`, in a process that sees only this device."""
+    """Checks each device of `found` with the torch of `python`, in a process that sees only that one."""
     there = [*(Device(gpu.label, gpu.uuid, gpu.name, gpu) for gpu in found.gpus), *found.refused]
     if any(device.refused == devices.HUNG for device in there):
         return Look(_HUNG, tuple(judge(device, _HUNG) for device in there))

@@ -123,7 +123,7 @@ def _samples_of_epoch(space: Space, workload: Workload, here: Usable) -> int:
 
 
 def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
-    """Returns the requested search space, found by running a command line, or the built-in one."""
+    """Returns the search space that is asked for: found by running a command line, in a file, or built in."""
     if asked.training and probing.is_command(asked.training):
         if asked.space or asked.content:
             rule = "not together with a command line, whose search space is found by running it"

@@ -178,7 +178,7 @@ def disk_fault(error: BaseException, errnos: Set[int]) -> str | None:
 
 
 def study_fault(error: BaseException, codes: Set[int] = _SQLITE_FAULTS) -> str | None:
-    """Returns SQLite's message if its code is in `codes`, by default if it cannot use its file."""
+    """Returns SQLite's message if its code is in `codes`; by default, those of a file that it cannot use."""
     for cause in chain(error):
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the upper bits are the extended code
         if isinstance(cause, sqlite3.Error) and code in codes:

@@ -51,7 +51,10 @@ def waits_for_disk(pid: int) -> bool:
 
 
 def held_bytes(pid: int, enough_bytes: int) -> int:
-    """Returns the memory of the family of `pid`: private and shared, without pages of mapped files."""
+    """Returns the memory of the family of `pid`: private and shared, without pages of mapped files.
+
+    An upper bound if it is no more than `enough_bytes`.
+    """
     pids = [member.pid for member in members(pid)]
     total_bytes = sum(proc_bytes(each, "status", "RssAnon", "RssShmem") for each in pids)
     if total_bytes <= enough_bytes:  # faster, although what members share counts for each

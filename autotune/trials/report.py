@@ -1,4 +1,4 @@
-"""The report of a running trial, sent every second to the search, the screen and the trackers."""
+"""The report of a running trial, sent every second or two to the search, the screen and the trackers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

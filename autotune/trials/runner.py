@@ -61,8 +61,8 @@ def run(order: Order, pipe: Connection, output: Connection, group: MemoryGroup |
             guard = _become_independent(output)
             fit = registry.load(order.workload).fit
             gpus.open()
-            count = RecordSender(order, messages, gpus)
-            outcome = _drive(fit, order, count, give_up)
+            sender = RecordSender(order, messages, gpus)
+            outcome = _drive(fit, order, sender, give_up)
         except BaseException as error:  # noqa: BLE001 - whatever ended it is the verdict
             outcome = _failed(error, order, gpus)
         _conclude(messages, outcome)
@@ -109,7 +109,7 @@ def _become_independent(output: Connection) -> object:
     return supervisor and subprocess.Popen(guard, stdin=supervisor.sentinel)  # noqa: S603 - a constant
 
 
-def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseException], None]) -> Outcome:
+def _drive(fit: Fit, order: Order, sender: RecordSender, give_up: Callable[[BaseException], None]) -> Outcome:
     """Runs the workload and counts its records until it ends, or should stop."""
     workdir = order.place.work
     workdir.mkdir(exist_ok=True)
@@ -121,27 +121,27 @@ def _drive(fit: Fit, order: Order, count: RecordSender, give_up: Callable[[BaseE
         )
     )
     if inspect.isgeneratorfunction(fit):
-        return _drain(fit(settings, workdir), count)
+        return _drain(fit(settings, workdir), sender)
     # Any other function reports its records while it runs, or returns an iterator.
-    with Inbox() as inbox, _counting_reports(inbox, count, give_up):
+    with Inbox() as inbox, _counting_reports(inbox, sender, give_up):
         os.environ.update(inbox.environment())
         returned = fit(settings, workdir)
     if isinstance(returned, Iterator):
-        return _drain(returned, count)
-    return count.outcome("the workload reported no record", is_stopped=stop_request.is_pending())
+        return _drain(returned, sender)
+    return sender.outcome("the workload reported no record", is_stopped=stop_request.is_pending())
 
 
-def _drain(records: Iterator[Mapping[str, Any]], count: RecordSender) -> Outcome:
+def _drain(records: Iterator[Mapping[str, Any]], sender: RecordSender) -> Outcome:
     """Counts the workload's records one by one until it ends, or should stop."""
     try:
         for yielded in records:
-            count.count_yielded(yielded)
+            sender.count_yielded(yielded)
             if stop_request.is_pending() and not isinstance(yielded, Stamped):  # relays stop by themselves
                 getattr(records, "close", lambda: None)()
-                return count.outcome("", is_stopped=True)
+                return sender.outcome("", is_stopped=True)
     except stop_request.StoppedError:
-        return count.outcome("", is_stopped=True)
-    return count.outcome("the workload yielded no record", is_stopped=False)
+        return sender.outcome("", is_stopped=True)
+    return sender.outcome("the workload yielded no record", is_stopped=False)
 
 
 class ReportError(Exception):
@@ -150,7 +150,7 @@ class ReportError(Exception):
 
 @contextmanager
 def _counting_reports(
-    inbox: Inbox, count: RecordSender, give_up: Callable[[BaseException], None]
+    inbox: Inbox, sender: RecordSender, give_up: Callable[[BaseException], None]
 ) -> Iterator[None]:
     """Counts reported records in a thread, until the block's are counted; `give_up` must end the process."""
     is_over = threading.Event()
@@ -170,7 +170,7 @@ def _counting_reports(
                     case ScriptError(type, text):
                         give_up(ReportError(f"{type}: {text}"))
                     case Reported(record, is_queued):
-                        count.count_reported(record, message.at_s, is_queued)
+                        sender.count_reported(record, message.at_s, is_queued)
         except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
             give_up(error)
 

@@ -155,7 +155,7 @@ class Setup:
         return TrainingSetup(self.space, self.workload, self.hardware, self.options, self.context_bytes)
 
     def order(self, trial: Trial) -> Order:
-        """Returns the order to run `trial`; trials of new configurations can be stopped early as beaten."""
+        """Returns the order to run `trial`; all but the baseline, pilots and repeats can be stopped early."""
         place, goal = self.session.trial_dir(trial.number), self.space.objective
         training, gpus = self._training, self.options.gpus_per_trial
         order = training.order(trial.config, place, number=trial.number, seed=trial.seed)

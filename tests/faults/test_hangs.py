@@ -141,13 +141,13 @@ IMPATIENT = f"""
 from pathlib import Path
 from autotune.engines import engine
 
-look = engine._Recorder.on_step_begin
+look = engine._SupervisorWatch.on_step_begin
 
 def look_as_told(*given, **named):
     engine._SILENT_S = {STOPPED_S - 2} if Path("impatient").exists() else 600.0
     look(*given, **named)
 
-engine._Recorder.on_step_begin = look_as_told
+engine._SupervisorWatch.on_step_begin = look_as_told
 """
 
 

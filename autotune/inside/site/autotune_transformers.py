@@ -202,7 +202,7 @@ def _newest(directory: str) -> str | None:
 
 
 class _TrainerWatch:
-    """Evaluates when due, saves a checkpoint then and on a request to stop, and then stops."""
+    """Evaluates when due; saves a checkpoint at evaluations and before it stops on request."""
 
     def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
         self._trainer, self._wire, self._total, self._every = trainer, wire, total, every

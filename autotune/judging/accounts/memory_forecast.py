@@ -119,7 +119,7 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A larger one than that batch raises it, and a scaled learning rate. None if a smaller one is no divisor.
+    A micro-batch above that raises it, and a scaled learning rate with it. None if it does not divide it.
     """
     effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

@@ -97,7 +97,7 @@ def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> lis
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """HELD depends only on the training's interval, BROKEN on both."""
+    """Returns whether the speed holds: that depends on the training's interval, BROKEN on both."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)

@@ -119,7 +119,7 @@ def settled(asked: History) -> History:
 
 
 def _settled_space(asked: History) -> Space:
-    """A trial's samples, the target or the objective may change.
+    """Returns the space with the trials' samples, the target or the objective changed as the pilot shows.
 
     If the learning rate is known not to fall, a training may end anywhere: the quality to keep becomes the
     target. If qualities cannot be compared, the search goes on as `same-training`, which needs none.

@@ -50,7 +50,8 @@ class Trainings:
     def next_round(self) -> tuple[int, ...]:
         """Returns the members of the next round in the order of their turns; empty if the race is decided.
 
-        A member is dropped if it is certainly less than 2% ahead of the first, or certainly behind another.
+        From round 12 on, a member is dropped if its ratio is unknown, if it is certainly less than 2% ahead
+        of the first, or if it is certainly behind another.
         The race is decided when only the first is left, or one of the others has certainly won.
         """
         done, others = max((turn.round for turn in self._slices), default=0), self._others

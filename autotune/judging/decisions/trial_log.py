@@ -67,7 +67,8 @@ class TrialLog:
     def run_s(self, trial: Trial) -> float | None:
         """Returns the median seconds of whole runs with a trial's settings, from process start to end.
 
-        With the evaluations that a training has beyond a run's own. None if trials are not whole trainings.
+        Adds the time of evaluations that the user's training has and the run lacked. None if trials are not
+        whole trainings.
         """
         if not planning.is_wanted(self.space) or lengths.miniature(self.space):
             return None

@@ -22,7 +22,7 @@ _Group = tuple[Key, bool, tuple[str, str]]  # settings, shared, origin: device a
 class Speeds:
     """The throughput of settings, pooled over ended trials that differ in nothing that could change it.
 
-    They are equal in settings, except those `known` not to affect speed, sharing, device and code.
+    They have the same device, code and sharing, and equal settings except those `known` not to affect speed.
     """
 
     def __init__(self, trials: Iterable[Trial], known: Knowledge = COMMON) -> None:

@@ -15,8 +15,8 @@ from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
 from autotune.workloads.readers import steps
 
-# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`. After `=` a text may
-# be in the next line, but not after `:`, where a class named Token would have its docstring.
+# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`. The text may be
+# in the line after `=`, but not after `:`, where a class named Token would have its docstring.
 _NAMED_TEXT = re.compile(
     r"""(?P<name>[\w-]+)["']?\]?[ \t]*(?:=\s*|:[ \t]*(?:[\w.[\]|]+[ \t]*=\s*)?)"""
     r"""[bru]*(?P<quote>["'])(?P<text>.+?)(?P=quote)"""

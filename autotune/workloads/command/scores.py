@@ -118,7 +118,7 @@ def written_s(mtime_ns: int) -> float:
 
 
 class Follower:
-    """Follows files that match `pattern`, or logs in such directories; `names`: a row's key of each score."""
+    """Follows files, or directories of logs, that match `pattern`; `names` has each score's key in a row."""
 
     def __init__(self, kind: str, pattern: str, names: Mapping[str, str]) -> None:
         self._kind, self._pattern, self._names = kind, pattern, names
@@ -130,7 +130,7 @@ class Follower:
         self.missing = dict(names)  # not seen yet
 
     def look(self) -> list[Message]:
-        """Returns the scores added to files since the last call, when they were written, by file name."""
+        """Returns the scores added to files since the last call, with the times of writing, by file name."""
         before_s, self._looked_s = self._looked_s, time.monotonic()
         files = [] if self._kind in LOGS else sorted({file.resolve() for file in matching(self._pattern)})
         return [row for file in files if file.is_file() for row in self._grown(file, before_s)]
