@@ -123,7 +123,8 @@ def test_the_next_command_ends_the_leftovers_of_a_driver_killed_with_its_guardia
         guardian.suspend()  # otherwise it may be faster
         process.kill()
         process.wait()
-        psutil.wait_procs(drivers)  # each would adopt what a killed guardian leaves, and end it
+        # Each would adopt what a killed guardian leaves, and end it. A dead one may stay a zombie.
+        killing.wait_for(lambda: not killing.alive(drivers), 60, "the end of the drivers")
         guardian.kill()
         assert {"raylet", "GCS server"} <= set(killing.kinds(killing.alive(family)))
         asked = killing.begin(tmp_path, "status", "s", **environment)
