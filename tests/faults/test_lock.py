@@ -120,7 +120,7 @@ def run_unlocked(tmp_path):
         yield run
 
 
-@pytest.mark.parametrize("code", ["ENOSYS", "ENOLCK"])
+@pytest.mark.parametrize("code", ["ENOSYS", pytest.param("ENOLCK", marks=pytest.mark.slow)])
 def test_no_search_begins_or_resumes_if_its_session_cannot_be_locked(tmp_path, run_unlocked, code):
     as_if_here(kept("format-2", tmp_path / "done"))
     for arguments in (search(tmp_path), ("resume", "done"), ("recover", "done")):

@@ -93,7 +93,10 @@ def _of_mlflow(place: Path, run) -> Run:
 READERS = {"tensorboard": of_tensorboard, "wandb": of_wandb, "mlflow": of_mlflow}
 
 
-@pytest.fixture(params=READERS)
+# MLflow takes seconds to import, in every process of its own.
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name == "mlflow" else []) for name in READERS]
+)
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
     if request.param == "mlflow":
         request.getfixturevalue("_mlflow_database")

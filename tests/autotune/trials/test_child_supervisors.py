@@ -108,7 +108,9 @@ def script(tmp_path, text, *arguments):
         process.communicate()
 
 
-@pytest.mark.parametrize("victims", ["the supervisor", "the supervisor and its server"])
+@pytest.mark.parametrize(
+    "victims", ["the supervisor", pytest.param("the supervisor and its server", marks=pytest.mark.slow)]
+)
 def test_nothing_survives_a_killed_supervisor(tmp_path, victims):
     with script(
         tmp_path, SUPERVISOR, "workloads_for_tests:has_family", "workloads_for_tests", "wait"
