@@ -1,6 +1,7 @@
 """Explains for each trial why it has not won, as a reason and in words. Pure."""
 
 from collections import Counter
+from typing import assert_never
 
 from autotune.core.trial import Failure, Status, StoppedFor, Trial, TrialKind
 from autotune.judging.decisions import claims, confirm, objective
@@ -32,11 +33,15 @@ def _reason_inferior(trial: Trial, history: History) -> Reason:
     if outcome.status is Status.FAILED:
         return _FAILURES.get(outcome.failure or Failure.ERROR, Reason.FAILED)
     if outcome.status is Status.STOPPED:
-        if outcome.stopped_for is StoppedFor.LATE:
-            return Reason.LATE
-        if outcome.stopped_for is StoppedFor.POOR:
-            return poor
-        return Reason.STOPPED if is_faster else Reason.SLOWER
+        match outcome.stopped_for:
+            case StoppedFor.LATE:
+                return Reason.LATE
+            case StoppedFor.POOR:
+                return poor
+            case StoppedFor.SLOW | StoppedFor.DOMINATED | None:
+                return Reason.STOPPED if is_faster else Reason.SLOWER
+            case another:
+                assert_never(another)
     if rejection := history.rejection(trial):
         return poor if rejection is Reason.QUALITY else rejection
     if goal.target is not None:
