@@ -18,8 +18,9 @@ from autotune.compare import results
 from autotune.compare.results import BASELINE, Model
 from autotune.core import files, secrecy, units
 from autotune.core.errors import EvaluationError, InputError
+from autotune.core.measurement import Measurement
 from autotune.core.settings import PRECISION, Config, Setting
-from autotune.core.trial import Status
+from autotune.core.trial import Outcome, Status
 from autotune.display import rows, view
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
@@ -140,7 +141,8 @@ class Comparison:
             shutil.rmtree(job.place.root, ignore_errors=True)
             job.place.root.mkdir(parents=True)
             files.write_whole(job.place.plan_file, json.dumps(job.plan))
-        model = self._trained(job)
+            verdict = None
+        model = self._trained(job, verdict)
         if model.completed:
             model = self._scored(job, model)
         results.RESULT.write(job.place.result_file, model)
@@ -182,9 +184,9 @@ class Comparison:
         }
         return _Job(contender, place, order, plan)
 
-    def _trained(self, job: _Job) -> Model:
-        """Trains the model, unless an interrupted command has already trained it."""
-        order, verdict, place = job.order, read_verdict(job.place), job.place
+    def _trained(self, job: _Job, verdict: tuple[Outcome, Measurement] | None) -> Model:
+        """Trains the model, unless an interrupted command has, with this `verdict`."""
+        order, place = job.order, job.place
         unit, printed_s = order.metric.unit, time.monotonic()
 
         def hear(report: TrialReport) -> None:

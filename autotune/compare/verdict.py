@@ -71,7 +71,8 @@ def verdict(runs: Runs, goal: Objective, elsewhere: Noise | None = None) -> Comp
         sentence = " ".join(["Not decided: only the baseline could be judged.", *not_judged])
         return ComparisonVerdict(None, sentence)
     speeds = {label: results.throughput(same) for label, same in models.items()}
-    standings = [_standing(label, judged, speeds, goal, elsewhere) for label in judged]
+    noises = quality.noise(list(judged.values())), elsewhere
+    standings = [_standing(label, judged, speeds, goal, noises) for label in judged]
     standings.sort(key=lambda one: -one.throughput.value if one.throughput else 0.0)
     where = "on the test split" if scored else "at the end of the training"
     keeps = f"{quality.format_requirement(goal)} {where}"
@@ -117,9 +118,10 @@ def _standing(
     judged: Mapping[str, Sequence[Trial]],
     speeds: Mapping[str, Figure | None],
     goal: Objective,
-    elsewhere: Noise | None,
+    noises: tuple[Noise | None, Noise | None],
 ) -> ModelResult:
-    ours, theirs = judged[label], judged[BASELINE]
+    """Returns the verdict on one label; `noises`: between the compared models, and in the search."""
+    (noise, elsewhere), ours, theirs = noises, judged[label], judged[BASELINE]
     speed, baseline_speed = speeds[label], speeds[BASELINE]
     factor = estimates.divide(speed, baseline_speed) if speed and baseline_speed else None
     result = partial(ModelResult, label, speed, factor, len(ours))
@@ -130,7 +132,6 @@ def _standing(
     start = objective.start(theirs[0])
     baseline_quality = statistics.fmean(quality.qualities(theirs) or [0.0])
     keep = objective.least_share(goal, baseline_quality, start)
-    noise = quality.noise(list(judged.values()))
     kept = quality.compare(ours, theirs, keep, noise, start=start)
     if kept is None:
         answer = QualityAnswer.KEPT if goal.takes_any_quality else QualityAnswer.UNDECIDED

@@ -7,6 +7,8 @@ from reprlib import Repr
 
 from autotune.core.errors import InputError
 
+S_PER_HOUR = 3600.0
+
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "B": 1} | {
     f"{letter}{suffix}": base**power
@@ -101,6 +103,12 @@ def round_up(value_s: float) -> str:
     """Rounds up to the next round duration, as options take it: `5m`, `40m`, `3h`, `2d`."""
     minutes = next((m for m in _ROUND_MINUTES if 60 * m >= value_s), None)
     return exact(60 * minutes) if minutes else f"{math.ceil(value_s / 86400)}d"
+
+
+def format_bytes_interval(low: float, high: float, like: str) -> str:
+    """Returns `2.1 to 2.8`; an end has a unit only if it differs from the one of the text `like`."""
+    unit = f" {like.split()[1]}"
+    return " to ".join(format_bytes(end).removesuffix(unit) for end in (low, high))
 
 
 def format_bytes(value: float) -> str:

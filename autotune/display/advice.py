@@ -122,7 +122,7 @@ def what_to_try(
         Reason.OOM: Try(f"start a new search with {smaller}, in {file}"),
     }
     tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
-    if fallback_reason:  # says why qualities could not be compared, as intended
+    if fallback_reason:  # why qualities could not be compared, although they were to be
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
     last = more_time if plan.left_s == 0 else Try("run more trials", f"{resume} --trials 20")
     if exhausted:

@@ -1,7 +1,7 @@
 """Cautions about the figures of a search, and what a training spends outside its steps. Pure."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from autotune.core.errors import printable
 from autotune.core.measurement import Measurement
@@ -39,25 +39,31 @@ def cautions(history: History) -> list[str]:
         lines.append(f"Other programs used {used} during {during}.")
     best = confirm.recommended(history)
     trusted = {t.number: t for t in (history.baseline, best[0] if best else None) if t is not None}
-    for number, trial in trusted.items():
-        memory, training, unit = history.memory(trial), history.space.training, history.space.unit
-        full = trends.training_full_at(memory, training.samples)
-        if memory.memory_slope is not None and full is not None:
-            who = f"Trial {number}" if number else "The baseline"
-            rate = words.growth(memory.memory_slope, unit)
-            at = words.until_full(full, unit, training.samples_per_epoch)
-            growing = f"{who}'s memory grows by {rate}, from a leak or a filling cache"
-            lines.append(f"{growing}. At this rate it is full after {at}.")
+    leaks = (line for trial in trusted.values() for line in _leak(trial, history))
+    return [*lines, *leaks, *_constraints(history), *unused_settings(history)]
+
+
+def _leak(trial: Trial, history: History) -> Iterator[str]:
+    memory, training, unit = history.memory(trial), history.space.training, history.space.unit
+    full = trends.training_full_at(memory, training.samples)
+    if memory.memory_slope is not None and full is not None:
+        who = f"Trial {trial.number}" if trial.number else "The baseline"
+        rate = words.growth(memory.memory_slope, unit)
+        at = words.until_full(full, unit, training.samples_per_epoch)
+        growing = f"{who}'s memory grows by {rate}, from a leak or a filling cache"
+        yield f"{growing}. At this rate it is full after {at}."
+
+
+def _constraints(history: History) -> Iterator[str]:
     broken = {t.number: why for t in history.searched if (why := history.broken_constraint(t))}
     if 0 in broken:
-        lines.append(f"The baseline itself violates a constraint: {broken.pop(0)}.")
+        yield f"The baseline itself violates a constraint: {broken.pop(0)}."
     if broken:
         first, why = next(iter(broken.items()))
         ruled_out = f"trial {first} ({why})"
         if len(broken) > 1:
             ruled_out = f"trials {', '.join(map(str, broken))} (trial {first}: {why})"
-        lines.append(f"Your constraints rule out {ruled_out}.")
-    return [*lines, *unused_settings(history)]
+        yield f"Your constraints rule out {ruled_out}."
 
 
 def contention(rests_on: Sequence[Trial]) -> str:
@@ -97,14 +103,19 @@ def unused_settings(history: History) -> list[str]:
         for trial in group:
             for knob in ["", *(name for name in trial.config if name not in same_figures)]:
                 one = first.setdefault((knob, settings_key(trial.config, {knob})), trial)
-                pair, same = f"{one.number} and {trial.number}", "exactly the same figures"
-                if not knob and one.seed != trial.seed:
-                    question = "does the training use its seed?"
-                    lines.setdefault("", f"Trials {pair} have different seeds and {same}: {question}")
-                elif knob and repr(one.config[knob]) != repr(trial.config[knob]):
-                    changes = f"{printable(knob)} changes nothing"
-                    lines.setdefault(knob, f"{changes}: trials {pair} differ only in it and have {same}.")
+                if text := _unused(one, trial, knob):
+                    lines.setdefault(knob, text)
     return list(lines.values())
+
+
+def _unused(one: Trial, other: Trial, knob: str) -> str:
+    """Returns what equal figures of two trials show of `knob`, or of the seed if that is empty."""
+    pair, same = f"{one.number} and {other.number}", "exactly the same figures"
+    if not knob:
+        text = f"Trials {pair} have different seeds and {same}: does the training use its seed?"
+        return text if one.seed != other.seed else ""
+    text = f"{printable(knob)} changes nothing: trials {pair} differ only in it and have {same}."
+    return text if repr(one.config[knob]) != repr(other.config[knob]) else ""
 
 
 def _figures(measurement: Measurement) -> object:

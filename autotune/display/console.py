@@ -96,12 +96,12 @@ class Screen(Listener):
         self._show_end(trial)
 
     def _show_end(self, trial: Trial) -> None:
-        row, target = rows.row(trial, self._history), self.space.objective.target
         if trial.outcome is not None and trial.outcome.status is not Status.COMPLETED:
             figures = f"{view.knobs(trial.config)}, {trial.outcome.reason}"
         elif trial.kind is TrialKind.RACE:
             figures = view.race_result(trial)
         else:
+            row, target = rows.row(trial, self._history), self.space.objective.target
             figures = row.line(self.space.unit, self.space.objective.quality)
             if row.factor and trial.original:
                 reaches = "" if target is None else "reaches the target "

@@ -113,10 +113,9 @@ def count_others(kinds: Iterable[str]) -> str:
     """Returns `1 speed comparison, 7 runs with another seed`: what was run besides the searched trials."""
     counted, with_seed = Counter(kinds), " with another seed"
     nouns = {"race": ("speed comparison", ""), "repeat": ("run", with_seed), "ablation": ("ablation run", "")}
-    parts = (
+    return ", ".join(
         words.plural(counted[each], noun) + more for each, (noun, more) in nouns.items() if counted[each]
     )
-    return ", ".join(parts)
 
 
 def gain(trial: Trial, history: History) -> str:
@@ -137,14 +136,16 @@ def gain(trial: Trial, history: History) -> str:
 
 def speedup(factor: Figure | None) -> str:
     """Returns `2.26x faster`, or `0.87x as fast`."""
-    is_gain = factor is not None and round(factor.value, 2) > 1  # two decimals show it
-    return f"{words.factor(factor)} {'faster' if is_gain else 'as fast'}"
+    return f"{words.factor(factor)} {'faster' if _is_gain(factor) else 'as fast'}"
+
+
+def _is_gain(factor: Figure | None) -> bool:
+    return factor is not None and round(factor.value, 2) > 1  # two decimals show it
 
 
 def _reaches(factor: Figure | None, goal: Objective) -> str:
-    faster = speedup(factor)
-    than = "than" if faster.endswith("faster") else "as"
-    return f"reaches {goal.quality} {goal.target:g} {faster} {than} the baseline"
+    than = "than" if _is_gain(factor) else "as"
+    return f"reaches {goal.quality} {goal.target:g} {speedup(factor)} {than} the baseline"
 
 
 def summary(history: History, workload: Workload, session: Path, go_on: str = "") -> list[str]:

@@ -50,7 +50,7 @@ class Format:
 def _translated(kind: str, file: ConfigFile, winner: Winner) -> Values:
     """Returns the settings that a framework's file can express; raises InputError if there are none."""
     theirs = winner.workload.entry_point
-    # If so, a setting that already has one of the framework's names keeps it.
+    # Whether a setting that already has one of the framework's names keeps it.
     knows_names = theirs == kind or (file.is_common and theirs not in FRAMEWORKS)
     own: dict[str, Any] = {}
     by_meaning: dict[str, Any] = {}

@@ -88,10 +88,9 @@ class MemoryModel:
             return None
         if peak.low_bytes <= self._allowed_bytes:
             return None
-        expected, unit = units.format_bytes(peak.expected_bytes).split()
-        low, high, allowed = map(units.format_bytes, (peak.low_bytes, peak.high_bytes, self._allowed_bytes))
-        ends = f"{low.removesuffix(f' {unit}')} to {high.removesuffix(f' {unit}')}"
-        return f"predicted to need {expected} {unit} ({ends}) of {allowed}"
+        expected, allowed = map(units.format_bytes, (peak.expected_bytes, self._allowed_bytes))
+        ends = units.format_bytes_interval(peak.low_bytes, peak.high_bytes, expected)
+        return f"predicted to need {expected} ({ends}) of {allowed}"
 
     def largest_worth_trying(self, config: Config, sizes: Sequence[int]) -> int:
         """Returns the micro-batch of `config`, or the largest of `sizes` below it that is likely to fit.

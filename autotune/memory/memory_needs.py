@@ -52,8 +52,8 @@ def need_of(config: Config, known: Knowledge = COMMON) -> Need:
         is_ordered = name in BATCH or (name == CHECKPOINTING and is_switch)
         if is_ordered or known[name].moves_memory in {MemoryEffect.NOT, MemoryEffect.LOADER}:
             continue
-        is_known = name == PRECISION and value in PRECISIONS
-        stored = PRECISIONS[str(value)].stored_as if is_known else value
+        is_precision = name == PRECISION and value in PRECISIONS
+        stored = PRECISIONS[str(value)].stored_as if is_precision else value
         labels.add(Label(name, stored, stored.__class__, known[name].power))
     return Need(
         frozenset(labels),

@@ -69,7 +69,8 @@ class Peaks:
         cells: dict[tuple[frozenset[Label], float], list[Peak]] = {}
         for need, cell in by_need.items():
             labels = need.labels
-            ratios.setdefault(labels, per_sample(need))
+            if labels not in ratios:
+                ratios[labels] = per_sample(need)
             cells[labels, need.micro_batch_size] = cell
         self._index = {labels: i for i, labels in enumerate(ratios)}
         y, noise = (np.array(values) for values in zip(*map(_cell, cells.values()), strict=True))
@@ -137,20 +138,24 @@ class Peaks:
         labels = need.labels
         if (index := self._index.get(labels)) is not None:
             mean, covariance = self._groups.mean[index], self._groups.covariance[index]
-        else:  # less certain the fewer values of a setting were seen
-            row = self._rows([labels])[0]
-            variance = _OWN_SD**2
-            for label in labels:
-                values = self._values.get(label.name, set())
-                if label not in values and len(values) <= _MOST_VALUES:
-                    variance = variance + 2 * _sd(label) ** 2  # its own effect, and that of the values seen
-            mean = _CENTRE + row @ self._common.mean
-            covariance = row @ self._common.covariance @ row.T + np.diag(variance)
+        else:
+            mean, covariance = self._unseen(labels)
         line = self._line(np.asarray(per_sample(need) * need.micro_batch_size))
         expected = float(line @ mean)
-        uncertainty = float(line @ covariance @ line) + float(_noise_variance(expected))
-        half = _WIDTH * float(np.sqrt(self._inflation * uncertainty))
+        variance = float(line @ covariance @ line) + float(_noise_variance(expected))
+        half = _WIDTH * float(np.sqrt(self._inflation * variance))
         return Prediction(expected, max(0.0, expected - half), expected + half)
+
+    def _unseen(self, labels: frozenset[Label]) -> _Affine:
+        """Returns (a, b) of a group without peaks, less certain the fewer values of a setting were seen."""
+        row = self._rows([labels])[0]
+        variance = _OWN_SD**2
+        for label in labels:
+            values = self._values.get(label.name, set())
+            if label not in values and len(values) <= _MOST_VALUES:
+                variance = variance + 2 * _sd(label) ** 2  # its own effect, and that of the values seen
+        covariance = row @ self._common.covariance @ row.T + np.diag(variance)
+        return _Affine(_CENTRE + row @ self._common.mean, covariance)
 
 
 def _cell(peaks: Sequence[Peak]) -> tuple[float, float]:

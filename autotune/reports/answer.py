@@ -148,7 +148,7 @@ def _every(report: SessionReport) -> list[ComparedFigure]:
         line(
             _WHOLE,
             length,
-            lambda s: s.cost.hours.scaled(3600.0) if s.cost else s.full_training_s,
+            lambda s: s.cost.hours.scaled(units.S_PER_HOUR) if s.cost else s.full_training_s,
             words.duration,
         ),
         line(_RUN, "from start to end, about", lambda s: s.run_s, words.duration),

@@ -25,9 +25,8 @@ def table(forecast: MemoryForecast) -> Table:
             words.setting(fit.config[name]) if name in fit.config else words.NOTHING
             for name in (MICRO_BATCH, ACCUMULATION, LEARNING_RATE)
         )
-        expected, *ends = map(units.format_bytes, (peak.expected_bytes, peak.low_bytes, peak.high_bytes))
-        unit = f" {expected.split()[1]}"  # an end of the interval has a unit only if that differs
-        interval = " to ".join(end.removesuffix(unit) for end in ends)
+        expected = units.format_bytes(peak.expected_bytes)
+        interval = units.format_bytes_interval(peak.low_bytes, peak.high_bytes, expected)
         rows.append((memory, size, accumulation, batch, rate, f"{expected} ({interval})"))
     return Table(_HEAD, tuple(rows), numeric=(0, 1, 2, 3, 4))
 

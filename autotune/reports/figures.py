@@ -163,6 +163,8 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
         sizes = {size: configurations.resized(space, chosen, size) for size in space.micro_batch_sizes}
         predictions = {size: model.predict(resized) for size, resized in sizes.items()}
         peaks = {size: peak for size, peak in predictions.items() if peak is not None}
+        if not peaks:
+            continue
         row = Predicted(
             precision=str(chosen.get(PRECISION, "")),
             micro_batch_size=tuple(peaks),
@@ -170,8 +172,7 @@ def predicted(config: Config, history: History, memory_limit_bytes: int | None) 
             low_bytes=tuple(peak.low_bytes for peak in peaks.values()),
             high_bytes=tuple(peak.high_bytes for peak in peaks.values()),
         )
-        if peaks:
-            rows.append(row)
+        rows.append(row)
     return tuple(rows)
 
 

@@ -1,6 +1,6 @@
 """The colour, marker and name of trials, precisions, models and phases, the same in plots and tables."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from autotune.core.measurement import PHASES
@@ -95,6 +95,6 @@ def phases(occurring: Iterable[str]) -> list[Mark]:
     return [Mark(name, f"var(--phase-{min(n, 5)})", "bar") for n, name in enumerate(names, start=1)]
 
 
-def _ordered(names: Iterable[str], known: Iterable[str]) -> list[str]:
+def _ordered(names: Iterable[str], known: Collection[str]) -> list[str]:
     distinct = set(names)
     return [name for name in known if name in distinct] + sorted(distinct.difference(known))

@@ -114,7 +114,7 @@ def plots_of(report: SessionReport) -> dict[str, list[Plot]]:
 @cache
 def environment() -> Environment:
     """Returns the Jinja environment of this package's templates; it escapes values."""
-    environment = Environment(
+    jinja = Environment(
         loader=PackageLoader("autotune.reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -122,14 +122,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.globals |= {
+    jinja.globals |= {
         "answer": answer,
         "elsewhere": elsewhere,
         "marks": marks,
         "tables": tables,
         "words": words,
     }
-    return environment
+    return jinja
 
 
 def _finalize(value: Any) -> Any:

@@ -36,7 +36,8 @@ def front(report: SessionReport) -> Plot | None:
     if not measured:
         return None
     placed = [r for r in measured if quality(r) is not None]
-    rug = marks.grouped(r for r in measured if quality(r) is None)  # after fewer samples it would look worse
+    # Their quality, after fewer samples, would look worse than it is.
+    rug = marks.grouped(r for r in measured if quality(r) is None)
     name, least = words.metric(report.quality), report.least_quality
     best = sorted((r for r in placed if r.on_front), key=per_s)
     chosen = _chosen(report, placed)

@@ -17,6 +17,7 @@ _DASHES = ("dash", "dot", "dashdot", "longdash")
 _ROOM_RIGHT = 1.03  # right end of the time axis, relative to the last point
 _MOST_MARKED = 60  # more markers would hide the dashes of the line
 _MOST_ROWS = 240  # of a plot's table
+_TIMES = ((3600.0, "hours"), (60.0, "minutes"))  # used from two of them on
 
 _Runs = Mapping[Mark, Sequence[Sequence[Evaluation]]]  # one curve per run
 
@@ -51,9 +52,10 @@ def search_runs(report: SessionReport) -> list[Plot]:
 def compared_models(report: SessionReport) -> list[Plot]:
     """Plots the quality of the compared models."""
     runs = {}
-    for each in (each for each in report.compared if each.curve):
+    for each in report.compared:
         mark = marks.BASELINE if each.label == "baseline" else marks.precision(each.label)
-        runs[replace(mark, symbol="line")] = [each.curve]
+        if each.curve:
+            runs[replace(mark, symbol="line")] = [each.curve]
     ends = {mark: curve[-1].quality for mark, (curve,) in runs.items()}
     return _plots("compared", report, runs, ends, {})
 
@@ -70,9 +72,7 @@ def _plots(
     if not runs:
         return []
     whole_s = max(run[-1].seconds for each in runs.values() for run in each)
-    unit_s, time = next(
-        (each for each in ((3600.0, "hours"), (60.0, "minutes")) if whole_s >= 2 * each[0]), (1.0, "seconds")
-    )
+    unit_s, time = next((each for each in _TIMES if whole_s >= 2 * each[0]), (1.0, "seconds"))
     metric, models = words.metric(report.quality), words.plural(len(runs), "model")
     title = metric if name == "quality" else f"{metric} by precision"
     ends_text = "; ".join(f"{mark.label} {words.score(ends[mark])}" for mark in runs)

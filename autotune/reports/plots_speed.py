@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from autotune.core import units
-from autotune.core.settings import MICRO_BATCH
+from autotune.core.settings import MICRO_BATCH, PRECISION
 from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.reports import marks
@@ -33,15 +33,15 @@ def _speed(report: SessionReport, rows: Sequence[TrialRow]) -> Plot:
     precisions, chosen = marks.by_precision(rows), _chosen(rows)
     shifts: dict[int, float] = {}  # by trial: precisions stand side by side
     labels, lines = [], []
-    for n, (mark, group) in enumerate(precisions):
-        shift: float = _APART ** (n - (len(precisions) - 1) / 2)
+    for place, (mark, group) in enumerate(precisions):
+        shift: float = _APART ** (place - (len(precisions) - 1) / 2)
         shifts |= {row.number: shift for row in group}
-        best = {n: max(per_s(r) for r in group if _size(r) == n) for n in _sizes(group)}
-        size = max(best, key=lambda n: best[n])
-        labels.append(f"{mark.label}: fastest at {size}, {words.rate(best[size])} {report.unit}/s")
-        lines.append(line(mark, [n * shift for n in best], list(best.values()), 1.2, opacity=0.5))
+        best = {size: max(per_s(r) for r in group if _size(r) == size) for size in _sizes(group)}
+        fastest = max(best, key=lambda size: best[size])
+        labels.append(f"{mark.label}: fastest at {fastest}, {words.rate(best[fastest])} {report.unit}/s")
+        lines.append(line(mark, [size * shift for size in best], list(best.values()), 1.2, opacity=0.5))
     groups = [*precisions, *chosen]
-    by = "size" if [mark for mark, _ in precisions] == [marks.precision("")] else "precision"
+    by = "precision" if any(PRECISION in row.config for row in rows) else "size"
     return Plot(
         id="speed-by-batch",
         title="Throughput by micro-batch",

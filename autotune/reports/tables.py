@@ -82,32 +82,31 @@ def scores(report: SessionReport) -> Table:
     if not names:  # none on the test split: the quality at the end of the training
         names = [report.quality]
         scores_of = {each.label: {names[0]: each.curve[-1].quality} for each in models if each.curve}
-    columns = {"seeds": [str(each.seeds) for each in models]} if has_seeds(report) else {}
+    columns = [("seeds", [str(each.seeds) for each in models])] if has_seeds(report) else []
     for name in names:
         found = [scores_of.get(each.label, {}).get(name) for each in models]
-        columns[words.metric(name)] = list(map(words.score, found))
+        columns.append((words.metric(name), list(map(words.score, found))))
     if report.writes_reports:
-        columns["reports/s"] = [words.rate(each.reports_per_s) for each in models]
-        columns["memory for reports"] = [words.memory(each.writing_peak_bytes) for each in models]
-    columns[f"training {report.unit}/s"] = [words.rate(each.throughput) for each in models]
-    columns["memory for training"] = [
-        words.peak(each.training_peak_bytes, is_rising=each.training_memory_is_rising) for each in models
-    ]
+        columns.append(("reports/s", [words.rate(each.reports_per_s) for each in models]))
+        columns.append(("memory for reports", [words.memory(each.writing_peak_bytes) for each in models]))
+    columns.append((f"training {report.unit}/s", [words.rate(each.throughput) for each in models]))
+    peaks = [words.peak(m.training_peak_bytes, is_rising=m.training_memory_is_rising) for m in models]
+    columns.append(("memory for training", peaks))
     return _by_model([each.label for each in models], columns)
 
 
 def trainings(models: Sequence[Compared]) -> Table | None:
     """Returns figures of the compared models' trainings; None if none is known."""
     trained = [each for each in models if each.status == "completed"]
-    columns = {
-        "final train loss": [words.score(each.steps.final_loss) for each in trained],
-        "against fp32": [words.change(each.beside_fp32) for each in trained],
-        "bad steps": [words.count(each.steps.bad) for each in trained],
-        "overflows": [words.count(each.steps.overflows) for each in trained],
-        "parameters": [words.count(each.parameters) for each in trained],
-        "checkpoints": [words.memory(each.checkpoint_bytes) for each in trained],
-    }
-    known = {name: cells for name, cells in columns.items() if set(cells) - {words.NOTHING}}
+    columns = [
+        ("final train loss", [words.score(each.steps.final_loss) for each in trained]),
+        ("against fp32", [words.change(each.beside_fp32) for each in trained]),
+        ("bad steps", [words.count(each.steps.bad) for each in trained]),
+        ("overflows", [words.count(each.steps.overflows) for each in trained]),
+        ("parameters", [words.count(each.parameters) for each in trained]),
+        ("checkpoints", [words.memory(each.checkpoint_bytes) for each in trained]),
+    ]
+    known = [(name, cells) for name, cells in columns if set(cells) - {words.NOTHING}]
     return _by_model([each.label for each in trained], known) if known else None
 
 
@@ -120,13 +119,15 @@ def search_scores(report: SessionReport) -> Table | None:
     """Returns the scores that the search measured besides the quality; None if there are none."""
     sides = [(mark.label, side.scores) for mark, side in answer.sides(report) if side.scores]
     names = words.score_names(report.quality, *(values for _, values in sides))
-    columns = {words.metric(name): [words.score(found.get(name)) for _, found in sides] for name in names}
+    columns = [(words.metric(name), [words.score(found.get(name)) for _, found in sides]) for name in names]
     return _by_model([label for label, _ in sides], columns) if len(names) > 1 else None
 
 
-def _by_model(labels: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Table:
-    rows = tuple(zip(labels, *columns.values(), strict=True))
-    return Table(("model", *columns), rows, numeric=tuple(range(1, len(columns) + 1)))
+def _by_model(labels: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """Returns a table of columns by their headings, which may be equal."""
+    head = ("model", *(heading for heading, _ in columns))
+    rows = tuple(zip(labels, *(cells for _, cells in columns), strict=True))
+    return Table(head, rows, numeric=tuple(range(1, len(head))))
 
 
 def facts(report: SessionReport) -> list[tuple[str, list[str]]]:

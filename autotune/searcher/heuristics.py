@@ -14,7 +14,10 @@ _RAISED = 2.0  # times the learning rate, as long as that helps
 
 
 class Heuristics:
-    """Proposes the best of an earlier search, then by rules and, every second turn, neighbours."""
+    """Proposes the best of an earlier search, then by rules and, every second turn, neighbours.
+
+    `best_before`: best first.
+    """
 
     def __init__(self, best_before: Sequence[Config], seed: int) -> None:
         self._best_before, self._rng = best_before[:_BEST_BEFORE], random.Random(seed)
@@ -84,8 +87,8 @@ def larger_batches(best: Trial, history: History) -> Iterator[Config]:
         row = {s: config for s in above if (config := resized(space, best.config, s)) is not None}
         failed = [s for s, config in row.items() if settings_key(config, left_out) in tried]
         open_sizes = [s for s in row if s not in failed and (not failed or s < failed[0])]
-        if failed and open_sizes:
+        order = sorted(open_sizes, reverse=True)
+        if failed and open_sizes:  # an upper bound is known: from the middle outwards
             middle = open_sizes[len(open_sizes) // 2]
-            open_sizes.sort(key=lambda s: abs(s - middle), reverse=True)
-        for s in reversed(open_sizes):
-            yield row[s]
+            order.sort(key=lambda s: abs(s - middle))
+        yield from (row[s] for s in order)

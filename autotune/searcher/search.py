@@ -103,7 +103,7 @@ class Search:
             return begun + self._allowance.trials_left(len(self.history.searched))
         if begun:
             return begun
-        return int(self._finishing() is not None)
+        return int(self._next_to_finish() is not None)
 
     def _is_searched(self) -> bool:
         """Returns True if no further configuration will be tried; the winner may still be unconfirmed."""
@@ -177,9 +177,9 @@ class Search:
     def _next_proposed(self) -> Trial | None:
         if self._without_proposal is self.history:
             return None
-        proposal, running = self._searching(), self._running.trials()
+        proposal, running = self._next_to_search(), self._running.trials()
         if proposal is None and all(trial.kind is TrialKind.SEED for trial in running):
-            proposal = self._finishing()
+            proposal = self._next_to_finish()
             if running and proposal and not proposal.repeat:  # only repeats run side by side
                 proposal = None
         if proposal is None:  # until another trial begins or ends: to ask takes long in an exhausted space
@@ -198,7 +198,7 @@ class Search:
         self._suggestions.started(trial)
         return trial
 
-    def _searching(self) -> Proposal | None:
+    def _next_to_search(self) -> Proposal | None:
         """Returns what the search itself runs next, possibly beside other trials."""
         history, baseline = self.history, self.space.baseline_config
         if not history.trials:
@@ -217,15 +217,16 @@ class Search:
             return Proposal(longer)
         return self._suggestions.next(history, self.threshold, self._allowance.share(history))
 
-    def _finishing(self) -> Proposal | None:
-        """Returns what runs once no other configuration is running, or proposed by `_searching`."""
+    def _next_to_finish(self) -> Proposal | None:
+        """Returns what runs once no other configuration is running, or proposed by `_next_to_search`."""
         if (longer := replanning.next_config(self.history)) is not None:
             return Proposal(longer)
-        self.is_exhausted = self.is_exhausted or not self._is_searched()  # although there is time left
+        # Nothing was proposed, although trials and time are left.
+        self.is_exhausted = self.is_exhausted or not self._is_searched()
         if (step := confirm.next_step(self.history)) is not None:
             return step
-        has_time = self._options.explain and self._allowance.has_time_for(self.history.trial_s)
-        return ablation.next_step(self.history) if has_time else None
+        explains = self._options.explain and self._allowance.has_time_for(self.history.trial_s)
+        return ablation.next_step(self.history) if explains else None
 
     def progress(self, report: TrialReport) -> None:
         """Takes in a running trial's latest figures, and its end if the report has an outcome."""
@@ -289,12 +290,13 @@ class Search:
         before, kills = self._kills.get(number, (0, 0))
         kills = 1 if samples > before else kills + 1
         self._kills[number] = samples, kills
-        if not out_of_memory and kills < _MOST_KILLS:
+        if out_of_memory:
+            outcome = Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
+        elif kills >= _MOST_KILLS:
+            outcome = Outcome(Status.FAILED, Failure.LOST, f"{reason}; {kills} times in a row")
+        else:
             self.put_back(number, reason)
             return
-        outcome = Outcome(Status.FAILED, Failure.OOM, reason, Shortage.MACHINE)
-        if not out_of_memory:
-            outcome = Outcome(Status.FAILED, Failure.LOST, f"{reason}; {kills} times in a row")
         self.end(number, *(self._verdict_of(number) or (outcome, Measurement())))
 
     def put_back(self, number: int, reason: str) -> None:

@@ -19,7 +19,6 @@ from autotune.trials.report import TrialReport
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _URI = "MLFLOW_TRACKING_URI"
 _STATUS = {Status.FAILED: "FAILED", Status.INTERRUPTED: "KILLED"}
@@ -29,8 +28,8 @@ _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 
 @dataclass
 class _Open:
-    run: "Run"
     id: str
+    start_ms: int
     step: int = 0  # of the last metrics
     seconds: float = 0.0
 
@@ -70,13 +69,14 @@ class Mlflow(Tracker):
         identity = f"{self.context.key('mlflow')}-{run}"
         earlier = self._client.search_runs([self._experiment_id], f"tags.`{_IDENTITY}` = '{identity}'")
         if earlier:
-            self._open[run] = _Open(earlier[0], earlier[0].info.run_id)
-            self._client.update_run(self._open[run].id, status="RUNNING")
+            info = earlier[0].info
+            self._client.update_run(info.run_id, status="RUNNING")
+            self._open[run] = _Open(info.run_id, info.start_time)
             return
         tags = {_IDENTITY: identity, "session": self.context.group, "tags": ", ".join(self.context.tags)}
         name = f"{self.context.group}-{run}"
-        begun = self._client.create_run(self._experiment_id, tags=tags, run_name=name)
-        self._open[run] = _Open(begun, begun.info.run_id)
+        info = self._client.create_run(self._experiment_id, tags=tags, run_name=name).info
+        self._open[run] = _Open(info.run_id, info.start_time)
         params = [self._mlflow.entities.Param(_name(k), str(v)) for k, v in without_secrets(settings).items()]
         self._client.log_batch(self._open[run].id, params=params)
 
@@ -90,7 +90,7 @@ class Mlflow(Tracker):
             values = dict(figures)
             begun.step = int(values.pop(self.context.metric.unit, begun.step))
             begun.seconds = values.pop("seconds", begun.seconds)
-            at_ms, entities = begun.run.info.start_time + int(1000 * begun.seconds), self._mlflow.entities
+            at_ms, entities = begun.start_ms + int(1000 * begun.seconds), self._mlflow.entities
             metrics, tags = [], []
             for name, value in values.items():
                 if isinstance(value, str):

@@ -103,7 +103,7 @@ class Wandb(Tracker):
     def summarise(self, history: History, report_file: Path) -> None:
         """Logs winner, baseline, trials, Pareto front, and the report as an artifact."""
         self.begin(SUMMARY, spaces.to_values(history.space))
-        run = self._open.pop(SUMMARY)
+        run = self._open.pop(SUMMARY)  # not open for `recover`, which would restart it
         trials, quality = history.trials, history.space.objective.quality
         both = [t for t in trials if t.samples_per_s is not None and t.quality is not None]
         try:

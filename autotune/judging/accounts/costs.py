@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from autotune.core import units
 from autotune.core.trial import Trial
 from autotune.judging.decisions.claims import claim
 from autotune.judging.decisions.history import History
@@ -34,9 +35,9 @@ def cost(trial: Trial, history: History, whole_s: Figure, prices: Prices | None)
     # The GPU's power includes what other processes use.
     unshared = [m for m in runs if not m.shared and m.origin == trial.measurement.origin]
     power_w = estimates.mean([m.telemetry["gpu_power_w"] for m in unshared if "gpu_power_w" in m.telemetry])
-    hours, kwh = whole_s.scaled(1 / 3600), None
+    hours, kwh = whole_s.scaled(1 / units.S_PER_HOUR), None
     if power_w is not None and power_w.value > 0:
-        kwh = estimates.multiply(hours, power_w.scaled(1 / 1000))
+        kwh = estimates.multiply(hours, power_w.scaled(1 / 1000))  # in kW
     return Cost(hours, kwh, _money(hours, kwh, prices) if prices else None)
 
 

@@ -108,7 +108,7 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
     knob = space.drawn_knobs[MICRO_BATCH].drawn_from
     sizes = {int(value or 1) for value in (*(knob.choice or knob.bounds), config[MICRO_BATCH])}
     powers = {2**n for n in range(LARGEST_BATCH.bit_length())}
-    # Outside of the knob's values or range, powers of two.
+    # Powers of two as well, except between the values of a choice.
     beyond = {size for size in powers if not knob.choice or not min(sizes) <= size <= max(sizes)}
     for size in sorted(sizes | beyond, reverse=True):
         resized = _resized(config, space, size)
@@ -119,7 +119,8 @@ def _candidates(config: Config, space: Space) -> Iterator[Config]:
 def _resized(config: Config, space: Space, size: int) -> dict[str, Setting] | None:
     """Returns `config` with another micro-batch, and the accumulation that keeps its effective batch.
 
-    A micro-batch above that raises it, and a scaled learning rate with it. None if it does not divide it.
+    A micro-batch above the effective batch raises that, and with it a scaled learning rate. None if a smaller
+    one does not divide the effective batch.
     """
     effective, resized = space.effective_batch_size(config), {**config, MICRO_BATCH: size}
     if ACCUMULATION in space.baseline:

@@ -97,7 +97,7 @@ def check(promise: Promise, run: Measurement, goal: Objective, unit: str) -> lis
 
 
 def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None:
-    """Returns whether the speed holds: that depends on the training's interval, BROKEN on both."""
+    """Checks the speed: HELD by the training's interval alone, BROKEN by both intervals."""
     if promise.throughput is None:
         return None
     speed = estimates.throughput_figure(run.throughput)
@@ -106,8 +106,8 @@ def _speed(promise: Promise, run: Measurement, unit: str) -> PromiseCheck | None
     ratio, least = estimates.divide(speed, promise.throughput), 1 - SLACK
     is_kept = speed.low is not None and speed.low >= least * promise.throughput.value
     is_broken = ratio.is_below(least / (1 + promise.moved))
-    promised = f"({promise.throughput.value:.1f} promised)"
-    text = f"{speed.value:.1f} {unit}/s, {compare_speed(ratio.value)} {promised}"
+    against = f"({promise.throughput.value:.1f} promised)"
+    text = f"{speed.value:.1f} {unit}/s, {compare_speed(ratio.value)} {against}"
     if promise.moved > SLACK and not is_kept:
         text += f"; equal trials of that session were up to {promise.moved:.0%} apart"
     return PromiseCheck("speed", _answer(is_kept=is_kept, is_broken=is_broken), text)
@@ -145,7 +145,7 @@ def _quality(promise: Promise, run: Measurement, goal: Objective, unit: str) -> 
 def _memory(promise: Promise, run: Measurement) -> PromiseCheck | None:
     if not promise.memory_bytes:
         return None
-    own_bytes = run.own_peak_bytes
+    own_bytes = run.own_peak_bytes  # without child processes
     if own_bytes is None:
         return PromiseCheck("memory", PromiseAnswer.UNDECIDED, "not measured yet")
     peak, promised = map(units.format_bytes, (own_bytes, promise.memory_bytes))

@@ -52,7 +52,7 @@ def _reason_inferior(trial: Trial, history: History) -> Reason:
 
 
 def explain(trial: Trial, history: History) -> str:
-    """Returns the fault of a completed trial in constraints, memory or quality, or why a trial ended."""
+    """Returns the fault of a completed trial in constraints, memory or quality; without one, why it ended."""
     ended = trial.outcome.reason if trial.outcome else ""
     if broken := history.broken_constraint(trial):
         return broken

@@ -143,7 +143,7 @@ def trains_alike(config: Config, other: Config, known: Knowledge = COMMON) -> bo
     """Returns True if two configurations train the same: all settings that change the result are equal."""
     names = (config.keys() | other.keys()) - known.same_training
     for a, b in ((config.get(name), other.get(name)) for name in names):
-        are_rates = isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=_ROUNDING)
-        if not are_rates and repr(a) != repr(b):
+        are_close = isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=_ROUNDING)
+        if not are_close and repr(a) != repr(b):
             return False
     return effective_batch(config) == effective_batch(other)

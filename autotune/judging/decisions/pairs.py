@@ -70,8 +70,9 @@ def judge(
         return PairedVerdict(False, f"its {goal.quality} is worse", factor, kept)
     if factor.is_above(1) and is_same:
         return PairedVerdict(True, "", factor, kept)
-    open_ = ["whether it is faster"] * (not factor.is_above(1))
-    open_ += [f"whether its {goal.quality} is as good"] * (not is_same)
+    open_ = [] if factor.is_above(1) else ["whether it is faster"]
+    if not is_same:
+        open_.append(f"whether its {goal.quality} is as good")
     return PairedVerdict(None, f"{' and '.join(open_)} is not decided", factor, kept)
 
 

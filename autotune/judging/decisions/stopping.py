@@ -68,14 +68,7 @@ def threshold(history: History) -> Threshold:
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
     is_free = goal.select == "same-training" or goal.takes_any_quality
-    if not planning.is_wanted(space):
-        best = _fastest(history, is_free=is_free)
-    elif (leader := replanning.best(history)) is None:
-        best = None
-    else:  # at the length that its settings need: to beat a shorter trial would be too much to ask
-        samples = space.samples(replanning.as_needed(leader, history))
-        settings = leader.key_without(planning.WITHOUT_LENGTH)
-        best = replace(_rival(leader, history), samples=samples, settings=settings)
+    best = _planned(history) if planning.is_wanted(space) else _fastest(history, is_free=is_free)
     return bar(
         (best,) if best else (),
         curve=() if is_free else history.baseline_curve,
@@ -90,6 +83,15 @@ def _fastest(history: History, *, is_free: bool) -> Rival | None:
     least += curves.gain(least, history.start) * (history.noise or 0.0)
     keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     return next((_rival(trial, history) for trial in keeping), None)
+
+
+def _planned(history: History) -> Rival | None:
+    """Returns the best trial, as long as its settings need: to beat a shorter one is too much to ask."""
+    if (leader := replanning.best(history)) is None:
+        return None
+    samples = history.space.samples(replanning.as_needed(leader, history))
+    settings = leader.key_without(planning.WITHOUT_LENGTH)
+    return replace(_rival(leader, history), samples=samples, settings=settings)
 
 
 def _rival(trial: Trial, history: History, curve: tuple[Evaluation, ...] = ()) -> Rival:

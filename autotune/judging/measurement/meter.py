@@ -158,7 +158,7 @@ class Meter:
             step = MeasuredStep(at_s - self._last_s, samples - self._last_samples, self._queued + steps)
             self._recent.append(step)
             self._opening.append(step)
-            if sum(step.records for step in self._opening) >= 2 * self._warm_up:  # all drops are done
+            if sum(each.records for each in self._opening) >= 2 * self._warm_up:  # all drops are done
                 self._break(0)
             if self._evaluated is not None:
                 self._evaluated.after, self._evaluated = step, None
