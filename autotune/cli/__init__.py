@@ -1,1 +1,1 @@
-"""The command line. `app` lists the commands; what the other modules here do not run, other rooms do."""
+"""The command line. `app` lists the commands; long ones have a module here, the others call other rooms."""

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tag
 from autotune.training import plan
 from autotune.training.plan import TrainingPlan
 from autotune.training.screen import TrainingScreen
-from autotune.training.whole import Whole, is_done, verdict
+from autotune.training.whole import Whole, is_done, promise_lines
 from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 
@@ -138,7 +138,7 @@ def _default(target: str, root: Path | None, asked: Trained) -> Path:
 
 
 def _conclude(place: TrainingDir) -> None:
-    for line in verdict(place):
+    for line in promise_lines(place):
         _say(line)
 
 
@@ -165,6 +165,11 @@ def space_of(name: str, data: Path | None) -> tuple[Space, Path]:
     try:
         file = builtin.space_file(name)
     except InputError:
+        with suppress(OSError):  # a name that is too long for a file
+            if plan.is_training(Path(name)):
+                how = f"with --workdir {quoted(name)} --resume"
+                rule = "is a training; to continue it, give its session, search space or config"
+                raise InputError(f"train {name}: {rule} {how}") from None
         raise InputError(
             f"train {name}: no session, search space or config is there; "
             f"search spaces: {', '.join(builtin.names())}, or a file"

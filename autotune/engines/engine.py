@@ -46,7 +46,7 @@ class _Bridge:
     ) -> None:
         self.search, self.cpus, self.places = search, cpus, places
         self._setup, self._slots = setup, slots
-        self.waiting_s: dict[int, float] = {}  # since when trials wait for a node of a cluster
+        self._waiting_s: dict[int, float] = {}  # since when trials wait for a node of a cluster
         self.error: Exception | None = None
         self.failing: set[str] = set()  # Ray's IDs of failed trials, until Ray knows
         self._closes_until_s: float | None = None
@@ -64,7 +64,7 @@ class _Bridge:
 
     def has_closed(self) -> bool:
         """Returns True once the trials of a finished search have closed, or their time to close is over."""
-        if not {trial.number for trial in self.search.running()} - self.waiting_s.keys():
+        if not {trial.number for trial in self.search.running()} - self._waiting_s.keys():
             return True
         # Otherwise Tune would end them after five seconds: a longer step or a checkpoint would be lost.
         if self._closes_until_s is None:
@@ -84,7 +84,7 @@ class _Bridge:
         if trial is None:
             return None if self.search.running() else Searcher.FINISHED
         if self.places is not None:
-            self.waiting_s[trial.number] = time.monotonic()
+            self._waiting_s[trial.number] = time.monotonic()
         setup = replace(self._setup, space=self.search.space)  # with what the search has settled by now
         if trial.kind is TrialKind.RACE:
             members = [self.search.history.trial(number) for number in trial.race]
@@ -111,11 +111,15 @@ class _Bridge:
             return self._slots
         return node_kinds.slots(self.places.cluster.used, self.cpus, self._setup.options.gpus_per_trial)
 
+    def heard(self, number: int) -> None:
+        """Notes that a node has begun to run the trial."""
+        self._waiting_s.pop(number, None)
+
     def look(self) -> None:
         """Updates the nodes of a cluster, and warns if a trial has waited long for a node."""
         if self.places is not None:
             self.places.look()
-        if self.waiting_s and time.monotonic() - min(self.waiting_s.values()) > 20.0:
+        if self._waiting_s and time.monotonic() - min(self._waiting_s.values()) > 20.0:
             self.search.say("a trial waits for a node: others use the CPUs or GPUs it needs", once="waits")
 
 
@@ -182,7 +186,7 @@ class _SupervisorWatch(tune.Callback):
             number, search = trial.config["number"], self._bridge.search
             last = search.last_report(number)
             node = last.measurement.node if last else ""
-            self._bridge.waiting_s.pop(number, None)
+            self._bridge.heard(number)
             if _LOW_ON_MEMORY.search(error_text):
                 search.lose(number, _KILLED_BY_RAY, out_of_memory=True)
             elif nodes.is_gone(node):
@@ -199,7 +203,7 @@ class _Stopper(tune.Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         report, search = REPORT.validate_python(result), self._bridge.search
-        self._bridge.waiting_s.pop(report.number, None)
+        self._bridge.heard(report.number)
         with self._bridge.guarded():
             search.progress(report)
             if report.outcome is not None and not report.number:
@@ -297,9 +301,9 @@ def _after_abort(search: Search, error: Exception) -> None:
         last = search.last_report(trial.number)
         return last.telemetry.get("host_rss_bytes", 0.0) if last else 0.0
 
-    running = sorted(search.running(), key=memory_bytes)
+    running = sorted(search.running(), key=memory_bytes, reverse=True)
     if running and _LOW_ON_MEMORY.search(str(error)):
-        search.lose(running.pop().number, _KILLED_BY_RAY, out_of_memory=True)
+        search.lose(running.pop(0).number, _KILLED_BY_RAY, out_of_memory=True)
     for trial in running:
         search.put_back(trial.number, _line(error))
 

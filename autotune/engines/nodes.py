@@ -140,15 +140,7 @@ class Places:
         late = {answer for answer, (_, _, asked_s) in self._asked.items() if asked_s < late_s}
         ready = ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[0] if self._asked else []
         for answer in late.union(ready):
-            node, question, _ = self._asked.pop(answer)
-            if question is self._check:
-                self._set(node, "".join(filter(None, _answer(answer))))
-                continue
-            described, _ = _described(node, answer)
-            if fault := described.fault or described.kind.difference(self.cluster.kind):
-                self._set(described, fault)
-            else:
-                self._put(described, self._check)
+            self._take(answer)
         for node in self.cluster.nodes:
             if node.id not in alive:
                 self._set(node, _GONE)
@@ -162,6 +154,17 @@ class Places:
             for node in changed
             if node.fault != _CHECKED
         ]
+
+    def _take(self, answer: Any) -> None:
+        node, question, _ = self._asked.pop(answer)
+        if question is self._check:
+            self._set(node, "".join(filter(None, _answer(answer))))
+            return
+        described, _ = _described(node, answer)
+        if fault := described.fault or described.kind.difference(self.cluster.kind):
+            self._set(described, fault)
+        else:
+            self._put(described, self._check)
 
     def _set(self, node: ClusterNode, fault: str) -> None:
         nodes = {one.id: one for one in self.cluster.nodes} | {node.id: replace(node, fault=fault)}

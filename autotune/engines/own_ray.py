@@ -1,6 +1,7 @@
 """Starts Ray on this machine like `ray start --head`, but only the parts that a search needs.
 
 Runs as a script with arguments DIRECTORY CPUS GPUS OBJECT_STORE_BYTES; like `ray_internals` for Ray 2.60.
+It writes Ray's address to ray_current_cluster in DIRECTORY.
 The same script stands in for the two agents that a raylet requires, which would import Ray and listen, to
 serve metrics, which nobody reads, and runtime environments, which our actors do not have.
 """

@@ -44,15 +44,15 @@ def trial_environment(
 ) -> dict[str, str]:
     """Returns the environment variables from which a process learns about its trial."""
     variables = {
-        wire.WORKDIR: str(workdir.absolute()),
+        wire.WORKDIR: workdir.absolute(),
         wire.SETTINGS: json.dumps(dict(settings)),
-        wire.TRIAL_SAMPLES: str(samples or ""),
+        wire.TRIAL_SAMPLES: samples or None,
         wire.UNIT: unit,
-        wire.WHOLE: "1" if whole else "",
-        wire.MEMORY_CAP_BYTES: "" if memory_cap_bytes is None else str(memory_cap_bytes),
-        wire.GPUS: str(gpus or ""),
+        wire.WHOLE: 1 if whole else None,
+        wire.MEMORY_CAP_BYTES: memory_cap_bytes,
+        wire.GPUS: gpus or None,
     }
-    return {name: value for name, value in variables.items() if value}
+    return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 class Inbox:

@@ -87,7 +87,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         trier.again(short)
     if not framework:
         left = wishes.roles - trier.roles
-        trier.together([one for one in effects.candidates(inside, seen) if one.role in left])
+        trier.together([one for one in effects.candidates(inside, seen) if one.role in left], again=False)
     trier.without_workers()
     if not trier.effective and length is None:
         for line in trier.lines:
@@ -96,13 +96,13 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     told = _told(prober, (short.seen, seen) if short else (seen,), wishes)
     score, minimize = chosen_score(told, wishes, choose)
     is_inside = any(one.option.is_inside for one in trier.effective)
-    python = shutil.which(first := prober.line.words[0])
-    is_python = Path(first).name in ("python", "python3")
+    first = prober.line.words[0]
+    python = shutil.which(first) if Path(first).name in ("python", "python3") else None
     rates = [one for one in known if one.key in _LOWEST_RATES and options.is_number(one.value) and one.value]
     found = ProbeResult(
         words=prober.line.words,
         directory=str(prober.directory),
-        python=python if is_python and python != sys.executable else None,
+        python=python if python != sys.executable else None,
         environment=prober.environment,
         kind=framework or ("torch" if is_inside else "command"),
         score=score,
@@ -190,13 +190,16 @@ class _Trier:
     def roles(self) -> set[str]:
         return {one.role for one in self.effective}
 
-    def together(self, candidates: Sequence[Candidate]) -> None:
-        """Tries in one run all settings whose effects can be told apart, and one by one what is left."""
+    def together(self, candidates: Sequence[Candidate], *, again: bool = True) -> None:
+        """Tries in one run all settings whose effects can be told apart, and one by one the others.
+
+        With `again`, also those that showed nothing together.
+        """
         # A seed shows only in losses, in a run of its own, and compiling is slow.
         apart = [one for one in candidates if one.role not in (settings.SEED, settings.COMPILE)]
         shown = self._try(apart) if apart else []
         for one in candidates:
-            if one not in shown and apart != [one]:
+            if one not in apart or (again and one not in shown and apart != [one]):
                 shown += self._try([one])
         self._note(candidates, shown)
 

@@ -58,8 +58,8 @@ class Duration:
         one_s = effects.step_s(self.seen)
         if self.length is None or one_s is None or self.short is None:
             return None
-        count, steps_s = float(self.length[1][0].value or 1), one_s * len(self.short.seen.steps)
         short = self.short.seen
+        count, steps_s = float(self.length[1][0].value or 1), one_s * len(short.steps)
         last_s = max([short.steps[-1].at_s, *(at_s for _, at_s in short.lines[-1:])])
         # For evaluations: one in each epoch, the two that `every` makes, or one at the end.
         outside_s = max(0.0, last_s - short.steps[0].at_s - steps_s)
@@ -85,7 +85,8 @@ def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: in
         short = _run(prober, counted, value, every, effects.step_s(seen) or 0.0)
         count = len(short.seen.steps)
         is_shorter = not seen.has_ended or count < len(seen.steps)
-        if short.seen.has_ended and is_shorter and (value != _STEPS or count <= value + _LATE):
+        is_in_time = tried == "epochs" or count <= value + _LATE
+        if short.seen.has_ended and is_shorter and is_in_time:
             note = f"{name} {before} -> {value}: the training ended after {count} steps"
             length, interval = (tried, tuple(counted)), int(every.value or 1) if every else None
             return Duration(seen, note, length, short if short.seen.steps else None, batch, interval)
@@ -103,7 +104,8 @@ def _run(
     if every is not None:
         line = line.with_value(every, max(1, value // _EVALUATIONS))
     is_enough = effects.after_steps(value + _LATE + 1) if value == _STEPS else effects.never
-    return ShortTraining(line, prober.run(line, is_enough, max(MOST_S, 2 * _STEPS * step_s)))
+    most_s = max(MOST_S, 2 * _STEPS * step_s)  # longer if a dozen steps take that
+    return ShortTraining(line, prober.run(line, is_enough, most_s))
 
 
 def miniature(found: ProbeResult, time_s: float) -> int | None:

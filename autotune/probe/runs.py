@@ -2,9 +2,9 @@
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -68,8 +68,9 @@ class Prober:
         self, line: CommandLine, is_enough: effects.Stop, most_s: float, start_s: float | None = None
     ) -> Watched:
         """Runs a command line for `most_s` from its first step, which must come within `start_s`."""
-        with tempfile.TemporaryDirectory(dir=self._place, ignore_cleanup_errors=True) as name:
-            place, made = Path(name), view.make(self.directory, Path(name))
+        place = Path(tempfile.mkdtemp(dir=self._place))
+        try:
+            made = view.make(self.directory, place)
             for file, values in line.files.items():
                 text = Document.read(self.directory / file).replaced(values).text
                 (made / file).unlink()
@@ -84,6 +85,8 @@ class Prober:
             wrote = [path for one in seen.wrote if (path := Path(one)).is_relative_to(made)]
             tables = [path for path in wrote if path.suffix in (".csv", ".jsonl") and path.is_file()]
             texts = {str(path.relative_to(made)): path.read_text(errors="replace") for path in tables}
+        finally:
+            shutil.rmtree(place, ignore_errors=True)  # follows no link in it, and changes no mode behind one
         if seen.steps and self._start_s == _LONGEST_START_S:
             self._start_s = max(_SHORTEST_START_S, _STARTS * seen.start_s)
         known = [*seen.options, *self._of_files(".yaml", ".yml", ".json")] or self._of_files(".py")
@@ -102,18 +105,24 @@ class Prober:
         """
         found: list[Option] = []
         for file in (word.rpartition("=")[2] for word in self.line.words[1:]):
-            path, parts = self.directory / file, Path(file).parts
-            parents = [self.directory / one for one in Path(file).parents][:-1]
-            is_outside = Path(file).is_absolute() or ".." in parts or any(map(view.is_link, parents))
-            if is_outside or not file.endswith(suffixes) or not path.is_file():
+            path = self.directory / file
+            if (
+                not file.endswith(suffixes) or not path.is_file()
+            ):  # first: an argument may be too long for a path
                 continue
-            with suppress(InputError):
+            parents = [self.directory / one for one in Path(file).parents][:-1]
+            if Path(file).is_absolute() or ".." in Path(file).parts or any(map(view.is_link, parents)):
+                continue
+            try:
                 document = Document.read(path)
-                try:
-                    files.refuse_secrets(document)
-                    found += options.of_file(file, document.root.data)
-                except InputError as error:
-                    if file not in self._left_out:
-                        self.say(f"  the values in {file} stay: {error}")
-                    self._left_out.add(file)
+            except InputError:
+                continue
+            try:
+                files.refuse_secrets(document)
+            except InputError as error:
+                if file not in self._left_out:
+                    self.say(f"  the values in {file} stay: {error}")
+                self._left_out.add(file)
+            else:
+                found += options.of_file(file, document.root.data)
         return found

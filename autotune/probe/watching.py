@@ -103,7 +103,7 @@ def watch(
             code, seconds = process.code, now_s - begun_s
             seen = read(notes.read_text(encoding="utf-8"), words, lines, seconds, code)
             look_s = max(_LOOK_S, _LOOK_SHARE * (time.monotonic() - now_s))
-            if seconds - told_s >= max(_TELL_S, _TELL_SHARE * seconds):
+            if code is None and seconds - told_s >= max(_TELL_S, _TELL_SHARE * seconds):
                 told_s = seconds
                 say(f"  {len(seen.steps)} steps after {seconds:.0f} s")
             if code is not None or seconds > most_s + min(seen.start_s, start_s) or is_enough(seen):

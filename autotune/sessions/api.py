@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from autotune.core import errors
 from autotune.core.errors import AutotuneError, InputError, SearchAborted
@@ -65,10 +66,13 @@ def open_session(path: str | Path) -> Session:
 def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent | None) -> Session:
     """Runs a command in a child process that ends with this one; returns the session."""
     try:
-        call = CALL.validate_python({"parent": os.getpid(), command: {**options, "as_json": True}})
+        values = {"parent": os.getpid(), command: {**options, "as_json": True}}
+        call = CALL.dump_json(CALL.validate_python(values))
     except ValidationError as error:
         (first, *_) = error.errors()
         raise InputError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
+    except PydanticSerializationError as error:  # of NumPy's numbers, say
+        raise InputError(f"{command}: {error}") from None
     event: dict[str, Any] = {}
     # In a process session of its own, so that an interrupt reaches it once, passed on by this process.
     with subprocess.Popen(
@@ -79,7 +83,7 @@ def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent
     ) as process:
         try:
             with cast("IO[bytes]", process.stdin) as stdin:
-                stdin.write(CALL.dump_json(call) + b"\n")
+                stdin.write(call + b"\n")
             for line in cast("IO[bytes]", process.stdout):
                 event = json.loads(line)
                 if on_event is not None:

@@ -50,10 +50,11 @@ def export(root: Path, output: Path | None, number: int | None, name: str | None
     file = output or Path(workload.own_file.name if name is None else f"best.{form.suffix}")
     written = form.render(best)
     files.write(file, written.text)
-    usage = f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
     if form.is_own:
         train = workload.own_file.trains_with(file)
         usage = None if train is None else f"Train with: {train}"
+    else:
+        usage = f"Read with: {form.reads.format(file=quoted(file))}" if form.reads else None
     return Export(file, settings, _unsaid(written, best, file), usage)
 
 

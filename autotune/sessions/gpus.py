@@ -200,10 +200,10 @@ def look_at(found: Hardware, python: str = sys.executable) -> Look:
         return Look(_HUNG, tuple(judge(device, _HUNG) for device in there))
     uuids = [device.uuid for device in there if device.uuid]
     seen_by = [{devices.VISIBLE: uuid} for uuid in uuids] or [{}]
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(4) as pool:  # each imports torch, and takes host memory
         answers = list(pool.map(partial(ask, python=python), seen_by))
     torch = next((told for told in answers if isinstance(told, Torch)), answers[0])
-    by_uuid = dict(zip(uuids, answers, strict=False))
+    by_uuid = dict(zip(uuids, answers, strict=False))  # without a UUID there is one answer, for torch
     verdicts = [judge(device, by_uuid[device.uuid] if device.uuid else torch) for device in there]
     if not there and isinstance(torch, Torch) and torch.devices:
         seen = len(torch.devices)

@@ -122,6 +122,8 @@ class _Comparison:
             before, *known = [_LINE.validate_python(line) for line in lines]
         except ValidationError:
             raise InputError(f"{self._file}: is damaged; name a new --session") from None
+        if not isinstance(before, _Question):
+            raise InputError(f"{self._file}: is damaged; name a new --session")
         if before != self._question:
             raise InputError(
                 f"{self._root}: holds a comparison of other commands or scripts; name a new --session"
@@ -244,8 +246,9 @@ class _Comparison:
 def _digests(lines: Sequence[Sequence[str]]) -> dict[str, str]:
     digests = {}
     for one in sorted({one for line in lines for one in line}):
-        path = Path(one)
+        is_script = False
         with suppress(OSError):  # an argument may be longer than a file's name can be
-            if path.is_file() and path.stat().st_size <= _SCRIPT_BYTES:
-                digests[one] = hashlib.sha256(path.read_bytes()).hexdigest()
+            is_script = Path(one).is_file() and Path(one).stat().st_size <= _SCRIPT_BYTES
+        if is_script:
+            digests[one] = hashlib.sha256(Path(one).read_bytes()).hexdigest()
     return digests

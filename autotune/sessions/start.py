@@ -130,7 +130,7 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
             raise InputError(f"--space: {rule}")
         time_s = option_values.duration_s("--time", asked.time)
         return spaces.parse_mapping(probing.space(asked.training, asked, found, time_s), "search space")
-    if asked.content is not None:
+    if asked.content is not None and not asked.training:
         return asked.content
     if name := asked.training[0] if asked.training else asked.space:
         return builtin.space_file(name)
@@ -206,8 +206,9 @@ def resume(asked: ResumeRequest) -> int:
         opened.require_whole()
         if here.cluster:
             opened.write_cluster(here.cluster)
-        job = Job(opened, session, space, workload, found, held, notes=[*notes, *here.notes])
-        return supervise(replace(job, more=asked.trials, time_s=time_s, as_json=asked.as_json), _drive)
+        notes += here.notes
+        more = asked.trials, time_s, asked.as_json
+        return supervise(Job(opened, session, space, workload, found, held, notes, *more), _drive)
 
 
 def hardware(

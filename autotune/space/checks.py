@@ -39,19 +39,19 @@ def setting_mistakes(space: Space) -> Iterator[str]:
 
 def _following_knob_mistakes(space: Space) -> Iterator[str]:
     for name, knob in space.knobs.items():
-        where = f"{space.naming.path(name)}: keep: effective_batch_size"
         if isinstance(knob, ScaledLearningRate):
             rate = space.baseline.get(LEARNING_RATE)
             if name != LEARNING_RATE:
                 yield f"{name}: scale: sqrt is only for {LEARNING_RATE}"
             elif MICRO_BATCH not in space.baseline:
                 yield f"{name}: scale: sqrt needs {_lacking(MICRO_BATCH)}"
-            if not knob.multiplier.contains(1.0):
-                yield f"{name}.multiplier: must contain 1.0, the baseline's"
-            if not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
+            elif not _RATES[0] <= (units.number(rate) or 0.0) <= _RATES[1]:
                 shown = units.quote(rate)
                 yield f"baseline {LEARNING_RATE}: must be a number above 0 to be scaled, got {shown}"
+            if not knob.multiplier.contains(1.0):
+                yield f"{name}.multiplier: must contain 1.0, the baseline's"
         elif isinstance(knob, KeptBatch):
+            where = f"{space.naming.path(name)}: keep: effective_batch_size"
             if name != ACCUMULATION:
                 yield f"{where} is only for {ACCUMULATION}; name yours in roles: {{{ACCUMULATION}: ...}}"
             elif MICRO_BATCH not in space.baseline:
@@ -72,7 +72,7 @@ def _other_rate_mistakes(space: Space) -> Iterator[str]:
             yield f"follow_learning_rate: {path} must be a number of the baseline, got {value}"
     knob = space.knobs.get(LEARNING_RATE)
     choice = knob.choice if isinstance(knob, Distribution) else None
-    rates = [space.baseline.get(LEARNING_RATE, 1), *(choice or ())]
+    rates = [space.baseline.get(LEARNING_RATE, 1), *(choice or ())]  # 1: that it is missing is said above
     if space.follow_learning_rate and (wrong := [rate for rate in rates if not units.number(rate)]):
         path, value = space.naming.path(LEARNING_RATE), units.quote(wrong[0])
         yield f"follow_learning_rate: {path} must be a number other than 0 to be followed, got {value}"

@@ -104,7 +104,7 @@ class Distribution(SpacePart):
         # The sampler searches the exponent, so that 32 and 64 are neighbours.
         values = self.choice or ()
         powers = sorted(v.bit_length() - 1 for v in values if type(v) is int and v > 0 and v.bit_count() == 1)
-        if len(powers) < max(2, len(values)):
+        if len(values) < 2 or len(powers) < len(values):
             return None
         return (powers[0], powers[-1]) if powers[-1] - powers[0] == len(powers) - 1 else None
 

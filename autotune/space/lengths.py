@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from autotune.core.errors import did_you_mean
 from autotune.core.settings import LENGTH, Config, Setting, effective_batch
 from autotune.space.knobs import PlannedLength
 from autotune.space.space import Space
@@ -131,7 +130,7 @@ def mistakes(space: Space) -> Iterator[str]:
     for name in plan.names:
         value = space.baseline.get(name)
         if name not in space.baseline:
-            yield f"knob {LENGTH}: the baseline has no setting {name!r}{did_you_mean(name, space.baseline)}"
+            yield f"knob {LENGTH}: {space.naming.no_setting(space.naming.path(name), space.baseline)}"
         elif isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             yield f"knob {LENGTH}: {name} must be a number, got {value!r}"
         elif name in space.counted_in_steps or name in space.knobs:

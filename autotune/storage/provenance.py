@@ -91,10 +91,10 @@ def require_same(
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any], places: Collection[str]) -> list[str]:
     """Returns the changes since `then` that make new figures incomparable, a line each."""
-    moved = {f"baseline.{place}" for place in places}  # paths: files may move
+    left_out = {*_FREE, *(f"baseline.{place}" for place in places)}  # paths: files may move
     differ = {key: label for key, label in _DECISIVE.items() if then.get(key) and then[key] != now[key]}
     facts = [_describe(label, then[key], now[key]) for key, label in differ.items()]
-    return [*facts, *(text for name, text in _space_changes(then, now) if name not in {*_FREE, *moved})]
+    return [*facts, *(text for name, text in _space_changes(then, now) if name not in left_out)]
 
 
 def _space_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -178,9 +178,8 @@ def end(study: optuna.Study, trial: Trial, memory_fraction: float) -> None:
         if trial.completed and all(v is not None and math.isfinite(v) for v in values):
             share = objective.memory_share(trial.measurement)
             _constrain(study, trial_id, "memory", -1.0 if share is None else share - memory_fraction)
-            minimize = (
-                study.directions[1] is StudyDirection.MINIMIZE
-            )  # it has the user's sign, for dashboards
+            # The study has the user's sign, for dashboards.
+            minimize = study.directions[1] is StudyDirection.MINIMIZE
             figures = [float(values[0] or 0), turned(float(values[1] or 0), minimize=minimize)]
             storage.set_trial_state_values(trial_id, TrialState.COMPLETE, figures)
         elif trial.stopped:

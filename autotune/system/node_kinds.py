@@ -100,9 +100,9 @@ def choose(
         devices = ", ".join(sorted({node.kind.device for node in able}))
         raise InputError(f"--device-type: must be a part of one of these: {devices}, got {device_type!r}")
 
-    def size(kind: NodeKind) -> tuple[float, ...]:
-        alike = [node for node in asked if not node.kind.difference(kind)]
-        return sum(node.gpus for node in alike), sum(node.cpus for node in alike), -sum(kind.probe_s)
+    def size(one: NodeKind) -> tuple[float, ...]:
+        alike = [node for node in asked if not node.kind.difference(one)]
+        return sum(node.gpus for node in alike), sum(node.cpus for node in alike), -sum(one.probe_s)
 
     used = kind or max((node.kind for node in asked), key=size, default=NodeKind())
     cluster = Cluster(used, tuple(replace(n, fault=n.fault or n.kind.difference(used)) for n in nodes))

@@ -48,11 +48,17 @@ def private() -> Iterator[Guardian]:
 
 def end_fork_server() -> None:
     """Ends multiprocessing's fork server, if there is one: the next process to be forked starts another."""
-    server: Any = forkserver._forkserver  # there is no public way
-    if pid := server._forkserver_pid:
+    if forkserver._forkserver._forkserver_pid:  # type: ignore[attr-defined]
+        kill_fork_server()
         with suppress(OSError):  # it has ended
-            os.kill(pid, signal.SIGKILL)  # it might hang in an import
-            server._stop()
+            forkserver._forkserver._stop()  # type: ignore[attr-defined]
+
+
+def kill_fork_server() -> None:
+    """Kills multiprocessing's fork server, which might hang in an import; safe in any thread."""
+    if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):  # there is no public way
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _use(directory: str | None) -> None:

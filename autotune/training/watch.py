@@ -21,7 +21,7 @@ from autotune.trials.report import TrialReport
 
 _WINDOW_S = 10.0
 _RECENT = 30  # windows
-_LARGEST = 1e30  # quality that is shown
+_LARGEST = 1e30  # beyond it, a quality is no figure
 _AS_LONG_AGAIN = 3  # assumed rest of a training of unknown length, in multiples of the samples so far
 # The telemetry that says how many bytes of a memory the training uses, and how many are free.
 _MEMORIES = {

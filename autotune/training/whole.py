@@ -184,7 +184,7 @@ def is_done(place: TrainingDir) -> bool:
     return verdict is not None and verdict[0].status is Status.COMPLETED
 
 
-def verdict(place: TrainingDir) -> Iterator[str]:
+def promise_lines(place: TrainingDir) -> Iterator[str]:
     """Yields a line for each promised figure, and possible reasons; raises InputError for a corrupt plan."""
     planned = plan.read(place)
     if planned is None or (promised := planned.promise) is None:
@@ -193,7 +193,7 @@ def verdict(place: TrainingDir) -> Iterator[str]:
     for record in read_records(place):
         progress.count(record)
     outcome, measured, ended = None, progress.measurement(), read_verdict(place)
-    if ended and ended[1].samples == measured.samples:  # the last process, which also knows the memory limit
+    if ended and ended[1].samples == measured.samples:  # only its last process knows the memory limit
         outcome, measured = ended
     measured = replace(measured, device=measured.device or planned.device)
     checks = promise.check(promised, measured, planned.goal, planned.metric.unit)

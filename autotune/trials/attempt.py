@@ -248,7 +248,8 @@ class Thinner:
             self._samples, self._held = record["samples"], record
             at_s = record["at_s"]
             self._first_s = at_s if self._first_s is None else self._first_s
-            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / 3600.0)  # short trainings keep all
+            # The interval grows to its full length in the first hour: short trainings keep all.
+            apart_s = self._every_s * min(1.0, (at_s - self._first_s) / 3600.0)
             if self._is_break(record) or at_s - self._last_s >= apart_s:
                 self._last_s = at_s
                 passed += self.rest()

@@ -100,8 +100,9 @@ class Child:
     def _suspended_before(self, at_s: float) -> float:
         """Returns for how long the workload was suspended, with this process, before its record at `at_s`."""
         (begun_s, ended_s), since_s = self._asleep, self._yielded_s
+        # The silence before the record must cover 90% of the suspension; else a record came meanwhile.
         if since_s is None or min(at_s, ended_s) - max(since_s, begun_s) <= 0.9 * (ended_s - begun_s):
-            return 0.0  # a record came meanwhile
+            return 0.0
         self._asleep = (0.0, 0.0)
         self.suspended_s += ended_s - begun_s
         return ended_s - begun_s

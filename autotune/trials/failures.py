@@ -19,9 +19,12 @@ from autotune.workloads.command.ending import CommandError, signal_name
 DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 # For our own files: syncing to a disk that has just turned read-only fails with EIO.
 OUR_DISK_ERRNOS = DISK_ERRNOS | {errno.EIO}
-_SQLITE_FAULTS = {  # SQLITE_IOERR: over a quota, among others
-    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
-    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY),
+_SQLITE_FAULTS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,  # over a quota, among others
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
 }
 SQLITE_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _LAST_LINE = re.compile(
@@ -210,14 +213,18 @@ def _kind(error: BaseException, capped: bool, leaves_no_stack: bool, gpu: GpuMem
     """Classifies the error by itself, without its causes."""
     if leaves_no_stack and _is_refused_a_process(error):
         return Failure.OOM
-    text, is_short = _text(error), gpu is not None and gpu.is_short
-    is_ambiguous = isinstance(error, RuntimeError)
-    if _is_out_of_memory(error, text, capped) or (is_ambiguous and is_short and _ENGINE.search(text)):
-        return Failure.OOM
-    if is_ambiguous and (is_short or gpu is None) and _HANDLE.search(text):
+    text = _text(error)
+    if _is_out_of_memory(error, text, capped) or (isinstance(error, RuntimeError) and _is_short(text, gpu)):
         return Failure.OOM
     has_diverged = _class_names(error) & {"DivergedError", "FloatingPointError"}
     return Failure.DIVERGED if has_diverged else Failure.ERROR
+
+
+def _is_short(text: str, gpu: GpuMemory | None) -> bool:
+    """Returns True if an ambiguous error is about memory, judged by that of the GPU."""
+    if _HANDLE.search(text):
+        return gpu is None or gpu.is_short
+    return gpu is not None and gpu.is_short and _ENGINE.search(text) is not None
 
 
 def _line(error: BaseException) -> str:

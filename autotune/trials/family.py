@@ -32,8 +32,11 @@ def suspend(pid: int) -> None:
     while fresh := [member for member in members(pid) if member not in seen]:
         seen.update(fresh)
         for member in fresh:
+            is_guard = False
+            with suppress(psutil.Error):  # unreadable: it is no guard of ours
+                is_guard = member.cmdline()[-1:] == [runner.GUARD]
             with suppress(psutil.Error):  # it is gone
-                if member.cmdline()[-1:] != [runner.GUARD]:
+                if not is_guard:
                     member.suspend()
 
 

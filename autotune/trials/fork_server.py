@@ -59,7 +59,7 @@ class ForkServer:
     def _fork(self, target: Callable[..., None], arguments: tuple[object, ...]) -> BaseProcess:
         process = self.context.Process(target=target, args=arguments, name="trial")
         for left in reversed(range(_STARTS)):
-            timer = threading.Timer(_PRELOAD_S, scratch.end_fork_server)
+            timer = threading.Timer(_PRELOAD_S, scratch.kill_fork_server)
             timer.daemon = True
             timer.start()
             try:

@@ -26,4 +26,5 @@ class GpuMemory:
         elsewhere_bytes = self.total_bytes - self.free_bytes - self.reserved_bytes
         grown_bytes = elsewhere_bytes - self.elsewhere_before_bytes
         is_within = self.reserved_bytes + asked_bytes <= self.allowed_bytes
-        return is_within and grown_bytes > 512 * 2**20  # it loads that much in kernels and handles
+        # A process's own kernels and handles, loaded while it trains, take less.
+        return is_within and grown_bytes > 512 * 2**20

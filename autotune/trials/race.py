@@ -230,7 +230,7 @@ class Race:
         return racing.Trainings(self._slices, self._lengths).next_round()
 
     def _launch(self) -> Waiting:
-        """Starts all members' processes, gives each a turn in some rounds, and ends them."""
+        """Starts all members' processes, gives them some rounds, and ends them."""
         launch = max((turn.launch for turn in self._slices), default=0) + 1
         begun_s = time.monotonic()
         if self._order.together:
@@ -238,24 +238,28 @@ class Race:
                 yield from self._members[number].warm_up()
         started_s = time.monotonic()
         for count in itertools.count(1):
-            done = max((turn.round for turn in self._slices), default=0)
-            slices = []
-            for number in self._members_left():
-                member = self._members[number]
-                steps = yield from member.turn()
-                slices.append(member.slice(done + 1, launch, steps))
-                if not self._order.together:
-                    member.end()
-            if self._rounds is not None:
-                self._rounds.write(json.dumps([asdict(turn) for turn in slices]) + "\n")
-                self._rounds.flush()
-            self._slices += slices  # only now: an incomplete round does not count
+            yield from self._round(launch)
             rounds_s, start_s = time.monotonic() - started_s, started_s - begun_s
             is_enough = not self._order.together or racing.is_enough_of_a_launch(count, rounds_s, start_s)
             if is_enough or self._is_late() or not self._members_left():
                 break
         for member in self._members.values():
             member.end()
+
+    def _round(self, launch: int) -> Waiting:
+        """Gives every member a turn; an incomplete round does not count."""
+        done = max((turn.round for turn in self._slices), default=0)
+        slices = []
+        for number in self._members_left():
+            member = self._members[number]
+            steps = yield from member.turn()
+            slices.append(member.slice(done + 1, launch, steps))
+            if not self._order.together:
+                member.end()
+        if self._rounds is not None:
+            self._rounds.write(json.dumps([asdict(turn) for turn in slices]) + "\n")
+            self._rounds.flush()
+        self._slices += slices
 
     def measurement(self) -> Measurement:
         return Measurement(

@@ -136,8 +136,9 @@ def _drain(records: Iterator[Mapping[str, Any]], sender: RecordSender) -> Outcom
     try:
         for yielded in records:
             sender.count_yielded(yielded)
-            if stop_request.is_pending() and not isinstance(yielded, Stamped):  # relays stop by themselves
-                getattr(records, "close", lambda: None)()
+            if stop_request.is_pending() and not isinstance(yielded, Stamped):
+                if close := getattr(records, "close", None):  # a relay of another process stops by itself
+                    close()
                 return sender.outcome("", is_stopped=True)
     except stop_request.StoppedError:
         return sender.outcome("", is_stopped=True)

@@ -18,7 +18,7 @@ _padding: list[int] = []  # the padding token, if known
 
 
 class Steps:
-    """Counts backward passes, and the first optimizer's steps, or the next one's once it no longer steps."""
+    """Counts backward passes; calls are steps of the first optimizer, or of a later one once that stops."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -72,21 +72,23 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._feeds: Any = weakref.WeakKeyDictionary()  # a _Feed by loader
+        # By weak references, in a plain dict: other threads may add a loader while its values are read.
+        self._feeds: dict[Any, _Feed] = {}
         self._counted: _Feed | None = None  # the feed of the last step
         self._passes = 0  # since the last step
         self._unfed = self._doubtful = 0  # consecutive steps
         self.note = ""  # a doubt about the counts, for the user
 
     def fetched(self, loader: Any, iterator: Any, samples: int, tokens: int | None = None) -> None:
-        feed = self._feeds.get(loader)
+        feed = self._feeds.get(weakref.ref(loader))
         if feed is None:
-            feed = self._feeds[loader] = _Feed()
+            feed = self._feeds[weakref.ref(loader, lambda gone: self._feeds.pop(gone, None))] = _Feed()
         feed.give(iterator, Seen(samples, tokens))
 
     def ended(self, loader: Any, iterator: Any) -> None:
-        if loader in self._feeds:
-            self._feeds[loader].end(iterator)
+        feed = self._feeds.get(weakref.ref(loader))
+        if feed is not None:
+            feed.end(iterator)
 
     def backward(self) -> None:
         self._passes += 1

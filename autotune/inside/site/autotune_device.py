@@ -59,6 +59,12 @@ def attach_cap(torch: Any, optimizer: Any, cap_bytes: int) -> None:
     replace(optimizer, "__init__", make)
 
 
+def _is_one_of_several() -> bool:
+    processes: Any = sys.modules.get("multiprocessing.process")
+    is_spawned = processes is not None and processes.parent_process() is not None
+    return is_spawned or autotune_wire.world_size() > 1
+
+
 class _Cap:
     """Caps all GPUs if the process is alone, else only its own: a cap opens a context on the GPU."""
 
@@ -67,11 +73,9 @@ class _Cap:
 
     def open(self, cuda: Any) -> None:
         gpus, rank = range(cuda.device_count()), os.environ.get("LOCAL_RANK", "")
-        processes: Any = sys.modules.get("multiprocessing.process")
-        is_spawned = processes is not None and processes.parent_process() is not None
         if rank.isdecimal() and int(rank) in gpus:
             self._set([int(rank)])
-        elif len(gpus) == 1 or not (is_spawned or autotune_wire.world_size() > 1):
+        elif len(gpus) == 1 or not _is_one_of_several():
             self._set(gpus)
 
     def select(self, cuda: Any) -> None:

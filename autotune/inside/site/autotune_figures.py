@@ -165,9 +165,14 @@ def host_bytes(name: str) -> int:
     return int(matches[0].split()[1]) * 1024 if matches else 0
 
 
+def _dynamo_counters() -> Any:
+    """Returns the counters of torch's compiler, None if it was never imported."""
+    return getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+
+
 def compilations() -> int:
     """Returns how often torch has compiled, or tried to, in this process."""
-    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    counters = _dynamo_counters()
     return counters["frames"].get("total", 0) + counters["stats"].get("unique_graphs", 0) if counters else 0
 
 
@@ -254,8 +259,8 @@ def _entered() -> Any:
 
 
 def _has_compiled() -> bool:
-    dynamo: Any = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["frames"]["total"])
+    counters = _dynamo_counters()
+    return counters is not None and bool(counters["frames"]["total"])
 
 
 def _leave(mode: Any) -> dict[str, int]:

@@ -38,8 +38,10 @@ def train(built: Sequence[Any], settings: Mapping[str, Any]) -> None:
     if rest:
         trainer = rest[0]
     else:
-        base = next(cls for cls in type(module).__mro__ if cls.__name__ == "LightningModule")
-        package = next(one for one in _PACKAGES if base.__module__.startswith(f"{one}."))
+        base = next((cls for cls in type(module).__mro__ if cls.__name__ == "LightningModule"), None)
+        package = next((one for one in _PACKAGES if base and base.__module__.startswith(f"{one}.")), None)
+        if package is None:
+            raise TypeError(f"build: the first object must be a LightningModule, got {type(module).__name__}")
         quiet = _QUIET if _is_in_trial() else {}
         trainer = sys.modules[package].Trainer(**{**quiet, **settings.get("trainer", {})})
     trainer.fit(module, *(data if isinstance(data, (tuple, list)) else (data,)))
@@ -50,9 +52,10 @@ def _attach(overrides: Overrides, package: str, module: Any) -> None:
         takes, names = inspect.signature(init).parameters, inspect.signature(type(self)).parameters
         given = {**dict(zip(names, args)), **kwargs}  # noqa: B905 - for Python 3.8
         if _wires:
-            # A directory of this process: `LightningCLI` refuses one that already contains its config.
-            own = os.path.join(os.environ[autotune_wire.WORKDIR], f"lightning-{os.getpid()}")  # noqa: PTH118
-            given["default_root_dir"] = given.get("default_root_dir") or own
+            if not given.get("default_root_dir"):
+                # Of this process: `LightningCLI` refuses a directory that already contains its config.
+                place = os.environ[autotune_wire.WORKDIR]
+                given["default_root_dir"] = os.path.join(place, f"lightning-{os.getpid()}")  # noqa: PTH118
             callbacks = given.get("callbacks") or []
             callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
             given["callbacks"] = [*callbacks, _callback(package)]
@@ -76,6 +79,12 @@ def _fit(fit: Any, *args: Any, **kwargs: Any) -> Any:
     given = takes.bind(*args, **kwargs)
     given.arguments.update({name: value for name, value in own.items() if name in takes.parameters})
     return fit(*given.args, **given.kwargs)
+
+
+def _is_over(trainer: Any) -> bool:
+    has_all_steps = 0 < trainer.max_steps <= trainer.global_step
+    is_last_epoch = 0 < (trainer.max_epochs or -1) <= trainer.current_epoch + 1
+    return has_all_steps or (is_last_epoch and bool(trainer.is_last_batch))
 
 
 def _is_in_trial() -> bool:
@@ -136,9 +145,7 @@ class _LightningWatch:
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
         """Requests a validation at the end of a trial; if asked to stop, saves a checkpoint and exits."""
-        has_all_steps = 0 < trainer.max_steps <= trainer.global_step
-        is_last_epoch = 0 < (trainer.max_epochs or -1) <= trainer.current_epoch + 1
-        if _is_in_trial() and (has_all_steps or (is_last_epoch and bool(trainer.is_last_batch))):
+        if _is_in_trial() and _is_over(trainer):
             trainer.val_check_batch = 1
         if self._is_to_stop(trainer):
             attempt(self._save, trainer, _UNSAVED)

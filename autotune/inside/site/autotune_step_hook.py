@@ -167,12 +167,12 @@ class Teller:
 
     def stepped(self, optimizer: Any) -> None:
         """Ends the training's step, unless this call is captured, in a loader worker, or skipped."""
+        if autotune_figures.is_capturing() or self._worker_info() is not None:
+            return
         overflow = getattr(optimizer, "found_inf", None)
         # A fused optimizer skips a step that overflowed; on a GPU, looking would mean waiting.
         is_skipped = overflow is not None and overflow.device.type == "cpu" and bool(overflow)
-        if autotune_figures.is_capturing() or self._worker_info() is not None or is_skipped:
-            return
-        if self.steps.stepped(optimizer):
+        if not is_skipped and self.steps.stepped(optimizer):
             self._end_step(optimizer)
 
     def _end_step(self, optimizer: Any = None) -> None:

@@ -142,11 +142,14 @@ def _log(
 ) -> None:
     """Logs by `Accelerator.log`, and reports the numbers as a record even if no tracker is set up."""
     # The hook counts samples and tokens, from the beginning of a trial.
-    own = {name: value for name, value in values.items() if name not in ("samples", "tokens")}
-    scalars = {k: v for k, v in own.items() if isinstance(v, (int, float)) or getattr(v, "ndim", 1) == 0}
+    scalars = {k: v for k, v in values.items() if k not in ("samples", "tokens") and _is_scalar(v)}
     if scalars and not autotune_wire.rank():
         wire.tell({"record": scalars})
     log(self, values, *args, **kwargs)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "ndim", 1) == 0)
 
 
 def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:

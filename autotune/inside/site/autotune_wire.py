@@ -157,7 +157,7 @@ class Ranks:
 
 
 def _asked(question: str, variable: str, otherwise: int) -> int:
-    """Returns torch.distributed's answer to `question` if in use, else the launcher's `variable`."""
+    """Returns torch.distributed's answer to `question` if it gives one, else the launcher's `variable`."""
     distributed: Any = sys.modules.get("torch.distributed")
     with suppress(ValueError, RuntimeError):
         if distributed is not None and distributed.is_available() and distributed.is_initialized():

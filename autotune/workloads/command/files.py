@@ -1,7 +1,6 @@
 """The user's files that a command reads, filled with a trial's settings."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,7 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
-from autotune.workloads.readers import steps
-
-# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`. The text may be
-# in the line after `=`, but not after `:`, where a class named Token would have its docstring.
-_NAMED_TEXT = re.compile(
-    r"""(?P<name>[\w-]+)["']?\]?[ \t]*(?:=\s*|:[ \t]*(?:[\w.[\]|]+[ \t]*=\s*)?)"""
-    r"""[bru]*(?P<quote>["'])(?P<text>.+?)(?P=quote)"""
-)
+from autotune.workloads.readers import named_texts, steps
 
 
 class FilledFile(BaseModel):
@@ -49,9 +41,11 @@ class FilledFile(BaseModel):
         """Returns the placeholders in the values, settings included."""
         names: list[str] = []
         for value in self.values.values():
-            texts = value if isinstance(value, list) else [value]
-            in_braces = line.names_in(text for text in texts if isinstance(text, str))
-            names += map(str, value) if isinstance(value, Mapping) else in_braces
+            if isinstance(value, Mapping):
+                names += map(str, value)
+            else:
+                texts = value if isinstance(value, list) else [value]
+                names += line.names_in(text for text in texts if isinstance(text, str))
         return list(dict.fromkeys(names))
 
     def mistakes(self) -> Iterator[str]:
@@ -92,9 +86,8 @@ def refuse_secrets(document: Document) -> None:
     for number, text in enumerate(document.text.splitlines(), start=1):
         if hide(text) != text:
             raise InputError(f"{why}: line {number}: looks like a key or a password")
-    for match in _NAMED_TEXT.finditer(document.text):
-        number = document.text.count("\n", 0, match.start()) + 1
-        secrecy.refuse_secrets({f"line {number}": {match["name"]: match["text"]}}, why)
+    for number, name, text in named_texts(document.text):
+        secrecy.refuse_secrets({f"line {number}": {name: text}}, why)
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:

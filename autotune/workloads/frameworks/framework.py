@@ -53,12 +53,12 @@ class Framework:
         if not isinstance(given, Mapping) or not isinstance(baseline, Mapping):
             return dict(values)  # rejected by the search space
         settings = dict(line.flat(baseline))
-        known: dict[str, Any] = {}
+        usual: dict[str, Any] = {}
         for role, paths in self.roles.items():
             its = next((path for path in paths if path in settings), None)
             if its and role not in given and its not in given.values() and role not in baseline:
-                known[role] = its
-        own, roles = values.get("values", {}), {**known, **given}
+                usual[role] = its
+        own, roles = values.get("values", {}), {**usual, **given}
         words = {
             role: _spelt(spellings, [settings.get(path), *_choices(values.get("knobs"), path)])
             for role, spellings in self.words.items()

@@ -21,7 +21,7 @@ from autotune.storage.records import read_records
 from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, whole
 from autotune.training.events import Kind
-from autotune.training.whole import verdict
+from autotune.training.whole import promise_lines
 from autotune.trials import child
 from tests import forked
 from tests.autotune.terminal import OnTerminal
@@ -385,14 +385,14 @@ def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, mon
     assert process.wait(120) == 130
     stopped = (tmp_path / "said").read_text()
     assert "\n- quality held: bleu_4 0.2000 after 400 samples, " in stopped
-    for line in verdict(place):
+    for line in promise_lines(place):
         assert f"\n{line}" in stopped
 
     session(evaluated()[-1] + 400)
     assert begun(tmp_path, *command, "--resume").wait(120) == 0
     ended = (tmp_path / "said").read_text().removeprefix(stopped)
     assert "completed after" in ended
-    lines = list(verdict(place))
+    lines = list(promise_lines(place))
     assert "compared with trial" in lines[0]
     for line in lines:
         assert f"\n{line}" in ended

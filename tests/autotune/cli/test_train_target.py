@@ -113,3 +113,13 @@ def test_a_missing_target_lists_the_search_spaces(tmp_path, capsys, name):
 def test_only_some_of_many_sessions_are_listed():
     assert short_list("abcde") == "a, b, c, d, e"
     assert short_list("abcdefg") == "a, b, c, d, e and 2 more"
+
+
+def test_a_trainings_directory_is_no_session(tmp_path, capsys):
+    place = TrainingDir(tmp_path / "t")
+    place.root.mkdir()
+    place.plan_file.touch()
+    place.events_file.touch()
+    assert main(["train", "t"]) == 2
+    said = "to continue it, give its session, search space or config with --workdir t --resume"
+    assert f"autotune: train t: is a training; {said}\n" == capsys.readouterr().err

@@ -214,6 +214,12 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="63")
 
 
+class NoScalar:
+    """Like a tensor of another framework: without dimensions, and without `item`."""
+
+    ndim = 0
+
+
 def accelerated():
     """Trains in its own loop with Accelerate; returns the total samples up to every step."""
     accelerator = Accelerator(gradient_accumulation_steps=1, cpu=True)
@@ -232,7 +238,7 @@ def accelerated():
                 optimizer.zero_grad()
             if accelerator.sync_gradients:
                 steps.append(seen)
-        accelerator.log({"eval_loss": loss.detach(), "note": "text", "samples": 3})
+        accelerator.log({"eval_loss": loss.detach(), "note": "text", "samples": 3, "of_another": NoScalar()})
     return [accelerator.mixed_precision, *steps]
 
 

@@ -12,7 +12,7 @@ from autotune.judging.measurement.estimates import Figure
 from autotune.storage import identity
 from autotune.training import events, plan
 from autotune.training.events import Kind, TrainingEvent
-from autotune.training.whole import verdict
+from autotune.training.whole import promise_lines
 
 from . import handmade
 
@@ -29,7 +29,7 @@ def killed(tmp_path):
 
 def answers(place):
     """Returns the answer, and those of each figure by name."""
-    first, *rest = verdict(place)
+    first, *rest = promise_lines(place)
     figures = [re.match(r"- (speed|quality|memory) (held|did not hold|not decided)", line) for line in rest]
     return first.partition(",")[0], {found[1]: found[2] for found in figures if found}
 
@@ -39,7 +39,7 @@ ALL_HELD = dict.fromkeys(("speed", "quality", "memory"), "held")
 
 def test_a_training_that_has_ended_is_compared_with_its_promise(ended):
     before = {file: file.read_bytes() for file in ended.root.rglob("*") if file.is_file()}
-    assert list(verdict(ended)) == [
+    assert list(promise_lines(ended)) == [
         "As promised, compared with trial 11 of session iu",
         "- speed held: 16.0 samples/s, as promised (16.0 promised)",
         "- quality held: bleu_4 0.1596 after 400 samples, 0.1600 promised, at least 0.1520 required",
@@ -69,16 +69,17 @@ def test_a_speed_promised_with_evaluations_is_compared_with_them(killed):
     promise = replace(known.promise, throughput=Figure(12.1, 12.0, 12.2))
     wall = replace(known, metric=metric, promise=promise)
     plan.write(killed, wall)
-    assert "- speed held: 12.1 samples/s, as promised (12.1 promised)" in verdict(killed)
+    assert "- speed held: 12.1 samples/s, as promised (12.1 promised)" in promise_lines(killed)
     plan.write(killed, replace(wall, metric=known.metric))
-    assert "- speed held: 16.0 samples/s, 32% faster (12.1 promised)" in verdict(killed)
+    assert "- speed held: 16.0 samples/s, 32% faster (12.1 promised)" in promise_lines(killed)
 
 
 def test_a_training_resumed_on_another_device_is_not_compared_with_the_old_speed(killed):
     plan.write(killed, replace(plan.read(killed), device="another GPU"))
     assert answers(killed)[1]["speed"] == "not decided"
     assert any(
-        line.endswith("promise measured on some GPU, trained on another GPU") for line in verdict(killed)
+        line.endswith("promise measured on some GPU, trained on another GPU")
+        for line in promise_lines(killed)
     )
 
 
@@ -90,7 +91,7 @@ def test_what_may_explain_a_broken_promise_is_named(ended):
     identity.write_verdict(ended, outcome, busy)
     events.write(ended.events_file, TrainingEvent(handmade.AGAIN, 900, Kind.DRIFT, slower))
     assert answers(ended) == ("Not as promised", ALL_HELD | {"speed": "did not hold"})
-    assert [line for line in verdict(ended) if "during" in line] == [
+    assert [line for line in promise_lines(ended) if "during" in line] == [
         "- during the training: other programs used 50% of the CPUs",
         f"- during the training: {slower}",
     ]
@@ -117,7 +118,7 @@ def test_a_training_without_records_is_undecided(killed):
 
 def test_nothing_is_said_where_nothing_was_promised(killed, tmp_path):
     plan.write(killed, replace(plan.read(killed), promise=None))
-    assert list(verdict(killed)) == []
+    assert list(promise_lines(killed)) == []
     killed.plan_file.write_text("{")
     with pytest.raises(InputError, match="is not as it was written"):
-        list(verdict(killed))
+        list(promise_lines(killed))

@@ -33,6 +33,15 @@ def test_a_family_is_suspended_and_resumed(parent):
     wait_for(lambda: not any(map(is_suspended, parent)))
 
 
+def test_a_process_whose_command_line_cannot_be_read_is_suspended_too(parent, monkeypatch):
+    def cmdline(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "cmdline", cmdline)
+    family.suspend(parent[0])
+    wait_for(lambda: all(map(is_suspended, parent)))
+
+
 def test_a_process_that_is_gone_has_no_family():
     with subprocess.Popen(["true"]) as process:
         pass
