@@ -14,17 +14,7 @@ if TYPE_CHECKING:
     from autotune.sessions.api import resume, search
     from autotune.sessions.session import Evidence, Session
 
-__all__ = [
-    "Evidence",
-    "Session",
-    "open",
-    "report",
-    "resume",
-    "search",
-    "settings",
-    "should_stop",
-    "workdir",
-]
+__all__ = ["Evidence", "Session", "open", "report", "resume", "search", "settings", "should_stop", "workdir"]
 
 
 def __getattr__(name: str) -> "Any":

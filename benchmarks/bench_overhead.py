@@ -27,9 +27,9 @@ from autotune.searcher.search import Search
 from autotune.sessions import prepare
 from autotune.space import builtin, spaces
 from autotune.storage import studies, study_file
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
 from autotune.storage.store import Options, StoredSession
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware, hardware

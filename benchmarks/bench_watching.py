@@ -42,8 +42,8 @@ from autotune.core.measurement import Metric
 from autotune.core.trial import Status
 from autotune.judging.measurement.estimates import half_interval
 from autotune.space import spaces
+from autotune.storage.layout import SessionDir
 from autotune.storage.records import read_records
-from autotune.storage.session_dir import SessionDir
 from autotune.trackers import ray_callback
 from autotune.trackers import registry as trackers
 from autotune.trackers.tracker import Context

@@ -11,7 +11,7 @@ from typing import Any
 
 import r2gen
 from autotune.core.settings import COMMON, KnownSetting, Result
-from autotune.space import schema
+from autotune.space import spaces
 from autotune.workloads import registry
 from autotune.workloads.command.spec import Spec
 from r2gen.config import Config
@@ -57,7 +57,7 @@ def trainer_commands() -> str:
 
 def table(name: str) -> str:
     """The fields of one of the schema's objects; of the whole search space under the name "space"."""
-    whole = schema.build()
+    whole = spaces.schema()
     return _table(whole if name == "space" else whole["$defs"][name])
 
 

@@ -12,8 +12,8 @@ import torch
 
 from autotune.core.trial import Status
 from autotune.space import spaces
+from autotune.storage.layout import TrialDir
 from autotune.storage.store import Options
-from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import hardware
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer

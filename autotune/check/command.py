@@ -9,22 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from autotune.check.findings import (
-    FEWEST_EVALUATIONS,
-    Checked,
-    Run,
-    findings,
-    largest_difference,
-    resumed,
-)
+from autotune.check.findings import FEWEST_EVALUATIONS, Checked, Run, findings, largest_difference, resumed
 from autotune.core import secrecy
 from autotune.core.errors import printable
 from autotune.doctor.examine import table
 from autotune.sessions import option_values, prepare, start
 from autotune.sessions.requests import SearchRequest
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
 from autotune.storage.store import Options
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch, signals
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer

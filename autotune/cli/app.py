@@ -1,6 +1,7 @@
 """The commands and their options. Slow imports wait until a command needs them."""
 
 import inspect
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import ExportRequest, Json, Models, Priced, SessionArgument, Trained, grouped
+from autotune.core import files
 from autotune.core.errors import printable
 from autotune.reports.model import SAMPLES
 from autotune.sessions.requests import JudgeRequest, Probing, ResumeRequest, SearchRequest
@@ -71,8 +73,7 @@ def search(asked: SearchRequest) -> int:
 @grouped
 def judge(
     trainings: Annotated[
-        list[str],
-        typer.Argument(metavar="-- A --vs B", help="two command lines that train, or two scripts"),
+        list[str], typer.Argument(metavar="-- A --vs B", help="two command lines that train, or two scripts")
     ],
     asked: JudgeRequest,
 ) -> int:
@@ -106,7 +107,7 @@ def train(
     target: Annotated[
         str,
         typer.Argument(
-            help="a session (trains its winner), a search space (trains its baseline), or a config of r2gen",
+            help="a session (trains its winner), a search space (trains its baseline), or a config of r2gen"
         ),
     ],
     trained: Trained,
@@ -192,9 +193,11 @@ def schema(
     ] = None,
 ) -> int:
     """Write the JSON Schema of search spaces, for editors. Example: autotune schema -o schema.json"""
-    from autotune.space import schema as schemas  # noqa: PLC0415 - as above
+    from autotune.space import spaces  # noqa: PLC0415 - as above
 
-    return schemas.write(output)
+    text = json.dumps(spaces.schema(), indent=2, ensure_ascii=False) + "\n"
+    files.write(output, text) if output else files.write_to_stdout(text)
+    return 0
 
 
 @app.command()

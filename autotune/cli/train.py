@@ -26,9 +26,8 @@ from autotune.space.machine import require
 from autotune.space.naming import Naming
 from autotune.space.space import Space
 from autotune.storage import lock, provenance
-from autotune.storage.session_dir import SessionDir
+from autotune.storage.layout import SessionDir, TrainingDir
 from autotune.storage.store import Options, StoredSession, is_session
-from autotune.storage.trial_dir import TrainingDir
 from autotune.system import scratch, signals, telemetry
 from autotune.trackers import registry as tracker_registry
 from autotune.trackers.tracker import TRAINING, Context, check_tags, session_tags

@@ -25,9 +25,9 @@ from autotune.display import rows, view
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.storage.identity import read_verdict, set_aside
+from autotune.storage.layout import ModelDir
 from autotune.storage.records import read_records
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import ModelDir
 from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Order

@@ -18,8 +18,8 @@ from autotune.judging.measurement import estimates
 from autotune.judging.measurement.estimates import Figure
 from autotune.space.sections import Objective
 from autotune.storage.json_file import JsonFile
+from autotune.storage.layout import ComparisonDir
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import ComparisonDir
 
 BASELINE, FP32 = "baseline", "fp32"
 _LAST_PART = 0.1  # of the steps: one alone is noise

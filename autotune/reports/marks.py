@@ -34,14 +34,7 @@ AGAIN = Mark("run again to confirm or explain", "var(--stopped)", "square", 5)
 # The last is on top.
 _ORDER = (AGAIN, OPEN, FAILED, OOM, STOPPED, BROKEN, LOST, COMPLETED, KEPT, BASELINE, WINNER)
 
-_SYMBOLS = {
-    "circle": 8,
-    "triangle-right": 9,
-    "square": 8,
-    "triangle-up": 9,
-    "pentagon": 9,
-    "hexagram": 10,
-}
+_SYMBOLS = {"circle": 8, "triangle-right": 9, "square": 8, "triangle-up": 9, "pentagon": 9, "hexagram": 10}
 _PRECISIONS = {
     name: Mark(name, f"var(--{name})", *look) for name, look in zip(PRECISIONS, _SYMBOLS.items(), strict=True)
 }

@@ -61,11 +61,7 @@ def compared_models(report: SessionReport) -> list[Plot]:
 
 
 def _plots(
-    name: str,
-    report: SessionReport,
-    every: _Runs,
-    ends: Mapping[Mark, float | None],
-    layout: dict[str, Any],
+    name: str, report: SessionReport, every: _Runs, ends: Mapping[Mark, float | None], layout: dict[str, Any]
 ) -> list[Plot]:
     """Returns the curves over samples and over time, labelled with the quality at their `ends`."""
     runs = {mark: each for mark, each in every.items() if each}

@@ -138,13 +138,7 @@ def earlier_trials(setup: Setup, shows: Screen) -> list[Trial]:
 
 
 def _execute(
-    running: Search,
-    setup: Setup,
-    job: Job,
-    trackers: Trackers,
-    *,
-    guardian: Guardian,
-    shows: Screen,
+    running: Search, setup: Setup, job: Job, trackers: Trackers, *, guardian: Guardian, shows: Screen
 ) -> None:
     """Runs the trials of a search; if Ray dies, ends all that it has started, and then this process."""
 

@@ -23,8 +23,8 @@ from autotune.space import builtin, configurations, lengths, spaces
 from autotune.space.knobs import PlannedLength
 from autotune.space.space import Space
 from autotune.storage import provenance
+from autotune.storage.layout import TrialDir
 from autotune.storage.store import WANDB_MODES, Options, StoredSession
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import scratch
 from autotune.system.node_kinds import NodeKind
 from autotune.system.telemetry import Hardware

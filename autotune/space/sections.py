@@ -62,8 +62,7 @@ class Objective(SpacePart):
         "bleu_4", description="name of the quality in an evaluation's record; higher is better"
     )
     minimize: str | None = Field(
-        None,
-        description="name of a quality of which lower is better, such as a loss; instead of `quality`",
+        None, description="name of a quality of which lower is better, such as a loss; instead of `quality`"
     )
     keep: float | None = Field(
         None,

@@ -63,6 +63,11 @@ def from_values(values: Mapping[str, Any], source: str) -> Space:
     return space
 
 
+def schema() -> dict[str, Any]:
+    """Returns the JSON Schema of search spaces for editors, in the draft that every editor supports."""
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **Space.model_json_schema()}
+
+
 def dump(space: Space) -> str:
     """Returns `space` as YAML that `parse` reads back."""
     return yaml.safe_dump(to_values(space), sort_keys=False)

@@ -9,7 +9,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.settings import Setting
 from autotune.core.trial import Outcome, Repeat, Trial
 from autotune.storage.json_file import JsonFile
-from autotune.storage.trial_dir import ASIDE, TrialDir
+from autotune.storage.layout import ASIDE, TrialDir
 
 _NUMBER = re.compile(r"\d{4,5}")  # no search has numbers of more digits
 

@@ -11,7 +11,7 @@ from autotune.core import units
 from autotune.core.measurement import Evaluation
 from autotune.core.record_names import COMPILING, STANDS_FOR, SUSPENDED
 from autotune.judging.measurement.trends import Point
-from autotune.storage.trial_dir import TrialDir
+from autotune.storage.layout import TrialDir
 
 
 def is_mark(record: Mapping[str, Any]) -> bool:

@@ -11,10 +11,10 @@ from autotune.core.trial import RejectedSuggestion, Trial, TrialKind
 from autotune.space.space import Space
 from autotune.storage import identity, studies, study_file
 from autotune.storage.identity import TrialIdentity
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import attempts_of, read_records, seconds_of
 from autotune.storage.store import StoredSession
 from autotune.storage.study_file import SearchPlan, StudyEntry, StudyFile
-from autotune.storage.trial_dir import TrialDir
 
 
 @dataclass(frozen=True)

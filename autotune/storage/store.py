@@ -24,11 +24,10 @@ from autotune.space.space import Space
 from autotune.storage import identity, lock, study_file
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.json_file import JsonFile
+from autotune.storage.layout import SessionDir, TrialDir
 from autotune.storage.lock import Held
 from autotune.storage.records import read_records
-from autotune.storage.session_dir import SessionDir
 from autotune.storage.study_file import StudyFile
-from autotune.storage.trial_dir import TrialDir
 from autotune.system.node_kinds import Cluster
 
 FORMAT = 2

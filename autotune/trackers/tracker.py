@@ -13,8 +13,7 @@ from autotune.core.measurement import Measurement, Metric
 from autotune.core.secrecy import refuse_secrets, without_secrets
 from autotune.core.trial import Outcome
 from autotune.judging.decisions.history import History
-from autotune.storage.session_dir import SessionDir
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import SessionDir, TrainingDir
 from autotune.trials.report import TrialReport
 
 _LONGEST_TAG = 64  # characters in a W&B tag

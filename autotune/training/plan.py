@@ -13,7 +13,7 @@ from autotune.core.measurement import Metric
 from autotune.core.settings import Config, Setting
 from autotune.judging.accounts.promise import Promise
 from autotune.space.sections import Objective
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.accounts import promise
 from autotune.judging.accounts.promise import PromiseAnswer
 from autotune.storage.identity import read_verdict
+from autotune.storage.layout import TrainingDir
 from autotune.storage.records import read_records
-from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, messages, plan
 from autotune.training.events import Kind, TrainingEvent
 from autotune.training.plan import TrainingPlan

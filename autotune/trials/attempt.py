@@ -20,12 +20,12 @@ from autotune.core.record_names import NOTE, STANDS_FOR
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import stopping
 from autotune.judging.decisions.stopping import Threshold
-from autotune.storage import identity, logs
+from autotune.storage import identity
 from autotune.storage.json_file import JsonFile
 from autotune.storage.records import is_break, open_lines, read_records, seconds_of, steps_of
 from autotune.system import others, telemetry
 from autotune.system.telemetry import Telemetry
-from autotune.trials import failures
+from autotune.trials import failures, output
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Order, should_stop
@@ -82,7 +82,7 @@ class Attempt:
         records: list[dict[str, Any]] = []
         with interrupted_by_the_disk(self._end):
             self._poll(timeout_s, records)
-            logs.bound(self._place.log)
+            output.bound(self._place.log)
         measured = self._complete(self._progress.live_measurement())
         if self._outcome is None:
             self._end_if_beaten(measured)
@@ -212,7 +212,7 @@ class Attempt:
         if self._child is not None:
             self._child.kill()
             with suppress(OSError):
-                logs.bound(self._place.log)
+                output.bound(self._place.log)
         self._child = None
         if self._records is not None:
             with suppress(OSError):  # every write is flushed, so only a failed one is left

@@ -11,7 +11,7 @@ from autotune.core.settings import Setting
 from autotune.inside import stop_request
 from autotune.judging.measurement import curves
 from autotune.storage.identity import TrialIdentity
-from autotune.storage.trial_dir import TrialDir
+from autotune.storage.layout import TrialDir
 from autotune.trials.progress import Progress
 
 NEVER = 2**31  # samples: more than any trial trains, for workloads that must be told a number

@@ -1,4 +1,4 @@
-"""The pipes from a trial's process: its messages, and the output that is copied into its log."""
+"""The pipes from a trial's process: its messages, and its output, copied into a log of bounded size."""
 
 import fcntl
 import json
@@ -12,6 +12,8 @@ from typing import Any
 
 from autotune.inside.inbox import LineReader
 
+MOST_BYTES = 32 * 2**20  # of a log
+_KEPT_BYTES = 8 * 2**20  # of its beginning, and of its end, where it is longer
 _PIPE_BYTES = 2**20  # Linux's limit: printing less than that between two reads never blocks
 
 
@@ -89,3 +91,16 @@ class OutputLog(Pipe):
             self.finish()
             self.pipe.close()
             self._close()
+
+
+def bound(log: Path) -> None:
+    """Keeps 8 MiB at either end of a `log` longer than 32 MiB; lines written meanwhile may be lost."""
+    with suppress(FileNotFoundError):
+        if log.stat().st_size <= MOST_BYTES:
+            return
+        with log.open("rb") as file:
+            size = file.seek(-_KEPT_BYTES, os.SEEK_END) + _KEPT_BYTES
+            tail = file.read()
+        os.truncate(log, _KEPT_BYTES)
+        with log.open("ab") as file:
+            file.write(b"\n[... %d bytes left out ...]\n" % (size - 2 * _KEPT_BYTES) + tail)

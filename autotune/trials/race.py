@@ -30,12 +30,12 @@ from autotune.judging.measurement.meter import (
     prefetched_steps,
     steps_to_start,
 )
-from autotune.storage import identity, logs
+from autotune.storage import identity
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import is_break, lines_of, open_lines
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import telemetry
 from autotune.system.telemetry import Telemetry
-from autotune.trials import failures
+from autotune.trials import failures, output
 from autotune.trials.attempt import interrupted_by_the_disk
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
@@ -131,7 +131,7 @@ class _Member:
         return steps
 
     def _listen(self, child: Child, timeout_s: float) -> None:
-        logs.bound(self._order.place.log)
+        output.bound(self._order.place.log)
         quality = self._order.metric.name
         for record in child.poll(timeout_s):
             is_step = quality not in record and not is_break(record)

@@ -14,8 +14,8 @@ from autotune.judging.decisions import objective, racing
 from autotune.memory import room
 from autotune.space import configurations, lengths
 from autotune.space.space import Space
+from autotune.storage.layout import TrialDir
 from autotune.storage.store import Options, StoredSession
-from autotune.storage.trial_dir import TrialDir
 from autotune.system.telemetry import Hardware
 from autotune.trials.order import NEVER, Ends, Order, RaceOrder, Racer, TrialLimits
 from autotune.workloads.base import Workload
@@ -104,12 +104,7 @@ class TrainingSetup:
         return replace(order, limits=limits, whole=True)
 
     def _base_order(
-        self,
-        config: Config,
-        place: TrialDir,
-        settings: dict[str, Setting],
-        given: dict[str, Any],
-        ends: Ends,
+        self, config: Config, place: TrialDir, settings: dict[str, Setting], given: dict[str, Any], ends: Ends
     ) -> Order:
         return Order(
             number=0,

@@ -23,9 +23,9 @@ from autotune.sessions import prepare
 from autotune.space import builtin
 from autotune.space.machine import Machine
 from autotune.space.space import Space
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
 from autotune.storage.store import Options
-from autotune.storage.trial_dir import TrialDir
 from autotune.system import devices
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as orders

@@ -15,8 +15,8 @@ from autotune.core.settings import Config, Key, Setting, settings_key
 from autotune.core.trial import Status
 from autotune.space import configurations
 from autotune.space.space import Space
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import is_mark, read_records
-from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import NEVER, Ends, Order

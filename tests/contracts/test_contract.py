@@ -8,8 +8,8 @@ import pytest
 
 from autotune.core.trial import Failure, Status
 from autotune.storage import identity
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
-from autotune.storage.trial_dir import TrialDir
 from autotune.workloads import registry
 from tests.waiting import is_over, wait_for
 

@@ -7,8 +7,8 @@ import yaml
 
 from autotune.core.measurement import Metric
 from autotune.core.trial import Status
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
-from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.order import Ends, Order
 from r2gen import config as trainer

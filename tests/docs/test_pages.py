@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from autotune.cli.app import app
-from autotune.space import builtin, schema, spaces
+from autotune.space import builtin, spaces
 from autotune.storage.store import StoredSession
 from r2gen import config as trainer
 
@@ -84,7 +84,7 @@ def test_yaml_is_a_search_space_or_settings_of_the_trainer(block):
         values = yaml.safe_load(builtin.space_file("gpu").read_text(encoding="utf-8")) | values
     if "knobs" in values:
         spaces.complete(spaces.from_values(values, str(block)), str(block))
-        jsonschema.validate(values, schema.build(), jsonschema.Draft7Validator)
+        jsonschema.validate(values, spaces.schema(), jsonschema.Draft7Validator)
     else:
         trainer.parse({"data": "data", **values})
 

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from autotune.cli.app import app
-from autotune.space import schema
+from autotune.space import spaces
 from autotune.workloads import registry
 from r2gen.findings import PHRASES
 from tests import browser as browsers
@@ -77,7 +77,7 @@ def test_everything_that_is_made_from_the_code_is_there(site):
         assert f"python -m autotune {name}" in text
         for parameter in command.params:
             assert max(parameter.opts, key=len) in text, f"{name} {parameter.opts}"
-    whole = schema.build()
+    whole = spaces.schema()
     for fields in (whole, *whole["$defs"].values()):
         assert [field for field in fields["properties"] if f"<code>{field}</code>" not in text] == []
     known = registry.known_settings("r2gen").by_name

@@ -16,7 +16,7 @@ from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.core.trial import Status
 from autotune.space import spaces
 from autotune.storage import identity, studies
-from autotune.storage.session_dir import SessionDir
+from autotune.storage.layout import SessionDir
 from autotune.storage.store import StoredSession
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context

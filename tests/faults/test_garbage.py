@@ -14,9 +14,9 @@ from autotune.core.trial import Failure, Status
 from autotune.judging.decisions import confirm
 from autotune.judging.decisions.history import History
 from autotune.storage import identity, study_file
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import TrialDir
 from autotune.trials.attempt import Attempt
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import read_records
-from autotune.storage.trial_dir import TrialDir
 from tests.endings import ENDED
 
 from . import killing

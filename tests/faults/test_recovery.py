@@ -10,8 +10,8 @@ import pytest
 
 from autotune import __main__ as cli
 from autotune.storage import studies, study_file
+from autotune.storage.layout import TrialDir
 from autotune.storage.store import StoredSession
-from autotune.storage.trial_dir import TrialDir
 
 from . import left_by_a_search
 from .left_by_a_search import HARDWARE, RUNNING

@@ -108,7 +108,7 @@ class Spec(BaseModel):
     )
     quality: Annotated[dict[str, str] | Literal["reported"], BeforeValidator(named_scores)] = Field(
         description="scores by name: a pattern whose first group is the number in a line of the output, or "
-        "its column, key or tag in the file named below; `reported` if the script calls `autotune.report`",
+        "its column, key or tag in the file named below; `reported` if the script calls `autotune.report`"
     )
     jsonl: str | None = Field(None, description="a file of JSON lines that it writes, with the scores")
     csv: str | None = Field(None, description="a CSV file that it writes, with the scores")
@@ -143,8 +143,7 @@ class Spec(BaseModel):
         None, ge=1, description="samples of the whole training that the baseline is for"
     )
     seed: Literal["hook"] | None = Field(
-        None,
-        description="`hook`: the tuner sets the seed from outside, as for a script that takes none",
+        None, description="`hook`: the tuner sets the seed from outside, as for a script that takes none"
     )
     view: bool = Field(
         False,

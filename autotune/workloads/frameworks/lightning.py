@@ -73,10 +73,7 @@ _PRECISIONS = {**LIGHTNINGS, "torch-default": _FULL, "tf32": _FULL, "fp8": "tran
 
 
 def _clips(algorithm: str) -> Says:
-    return lambda value: {
-        "trainer.gradient_clip_val": value,
-        "trainer.gradient_clip_algorithm": algorithm,
-    }
+    return lambda value: {"trainer.gradient_clip_val": value, "trainer.gradient_clip_algorithm": algorithm}
 
 
 # The config of a LightningCLI (lightning.ai/docs/pytorch/stable/cli): the trainer's settings, and those

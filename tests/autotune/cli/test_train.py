@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from autotune.__main__ import main
 from autotune.cli import train as command
 from autotune.cli.options import Trained
+from autotune.storage.layout import TrainingDir
 from autotune.storage.records import read_records
-from autotune.storage.trial_dir import TrainingDir
 from autotune.training import events, whole
 from autotune.training.events import Kind
 from autotune.training.whole import promise_lines

@@ -8,8 +8,8 @@ import yaml
 from autotune.__main__ import main
 from autotune.cli.train import space_of
 from autotune.core.errors import InputError
+from autotune.storage.layout import TrainingDir
 from autotune.storage.store import short_list
-from autotune.storage.trial_dir import TrainingDir
 from autotune.workloads import registry
 from r2gen import checkpoint, synthetic
 from tests import tiny_r2gen

@@ -11,9 +11,9 @@ import yaml
 from autotune import __main__ as cli
 from autotune.core import files, units
 from autotune.core.errors import InputError
-from autotune.space import builtin, schema, spaces
+from autotune.space import builtin, spaces
 
-SCHEMA = schema.build()
+SCHEMA = spaces.schema()
 BUILT_IN = sorted(builtin.spaces_dir().glob("*.yaml"))
 SHIPPED = [*BUILT_IN, Path(__file__).parents[3] / "examples" / "linear.yaml"]
 

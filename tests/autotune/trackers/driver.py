@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from autotune.space import spaces
-from autotune.storage.session_dir import SessionDir
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import SessionDir
+from autotune.storage.layout import TrainingDir
 from autotune.trackers import ray_callback, registry, tracking
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from autotune.core.measurement import Measurement, Metric, Throughput
 from autotune.core.trial import Outcome, Status
-from autotune.storage.session_dir import SessionDir
+from autotune.storage.layout import SessionDir
 from autotune.trackers.tensorboard import TensorBoard
 from autotune.trackers.tracker import Context
 from autotune.trials.progress import Phase

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.storage.session_dir import SessionDir
+from autotune.storage.layout import SessionDir
 from autotune.trackers.tracker import Context, Tracker
 from autotune.trackers.tracking import Trackers
 from autotune.trials.progress import Phase

@@ -11,7 +11,7 @@ from autotune.core.trial import Outcome, Status
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
 from autotune.storage import identity
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 from autotune.training import events, plan
 from autotune.training.events import Kind, TrainingEvent
 from autotune.training.plan import TrainingPlan

@@ -8,7 +8,7 @@ from autotune.core.errors import InputError
 from autotune.core.measurement import Metric
 from autotune.judging.accounts.promise import Promise
 from autotune.judging.measurement.estimates import Figure
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 from autotune.training import plan
 from autotune.training.plan import TrainingPlan
 

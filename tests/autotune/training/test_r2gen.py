@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from autotune.__main__ import main
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from r2gen import checkpoint, synthetic

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Failure, Outcome, Shortage, Status
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 from autotune.training import whole
 from autotune.training.whole import Whole, decide
 from autotune.trials import attempt, failures

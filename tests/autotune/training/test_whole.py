@@ -9,7 +9,7 @@ from rich.console import Console
 
 from autotune.core.measurement import Measurement
 from autotune.core.trial import Outcome, Status
-from autotune.storage.trial_dir import TrainingDir
+from autotune.storage.layout import TrainingDir
 from autotune.training import events
 from autotune.training.events import Kind
 from autotune.training.screen import TrainingScreen

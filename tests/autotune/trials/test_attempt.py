@@ -23,8 +23,8 @@ from autotune.judging.measurement import trends
 from autotune.storage import identity
 from autotune.storage.identity import TrialIdentity
 from autotune.storage.json_file import JsonFile
+from autotune.storage.layout import TrialDir
 from autotune.storage.records import is_mark, read_records
-from autotune.storage.trial_dir import TrialDir
 from autotune.trials import attempt
 from autotune.trials import child as child_module
 from autotune.trials.attempt import Attempt

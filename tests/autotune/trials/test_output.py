@@ -1,10 +1,12 @@
-"""Output is logged completely, except for secrets."""
+"""Output is logged completely, except for secrets; an endless log keeps its head and its tail."""
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
 
+from autotune.trials import output as outputs
 from autotune.trials.output import OutputLog
 
 SECRET = "made-up-key-0123456789"
@@ -63,3 +65,28 @@ def test_it_appends_to_the_log_and_notices_the_last_writers_end(printed) -> None
     output.close()
     assert log.read_text() == "before\nafter"
     output.close()
+
+
+def test_a_short_log_is_unchanged(tmp_path):
+    log = tmp_path / "log"
+    outputs.bound(log)
+    assert not log.exists()
+    log.write_bytes(b"x" * outputs.MOST_BYTES)
+    outputs.bound(log)
+    assert log.stat().st_size == outputs.MOST_BYTES
+
+
+def test_a_long_log_keeps_both_ends_and_its_writer_continues(tmp_path):
+    log = tmp_path / "log"
+    writer = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(writer, b"how it began\n")
+    os.ftruncate(writer, 2**30)  # a gigabyte that takes no room on the disk
+    os.write(writer, b"how it ended\n")
+    outputs.bound(log)
+    os.write(writer, b"and went on\n")
+    os.close(writer)
+    kept = log.read_bytes()
+    assert len(kept) < outputs.MOST_BYTES
+    assert kept.startswith(b"how it began\n")
+    assert kept.endswith(b"how it ended\nand went on\n")
+    assert b"[... 1056964621 bytes left out ...]" in kept

@@ -16,7 +16,7 @@ from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
 from autotune.judging.measurement import turns
 from autotune.storage import identity
-from autotune.storage.trial_dir import TrialDir
+from autotune.storage.layout import TrialDir
 from autotune.trials import order as orders
 from autotune.trials import race
 from autotune.trials.fork_server import ForkServer

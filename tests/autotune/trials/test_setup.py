@@ -9,8 +9,8 @@ from autotune.core.measurement import Measurement, Outside, Throughput
 from autotune.core.trial import Repeat, Trial
 from autotune.inside import stop_request
 from autotune.space.sections import Training as WholeTraining
+from autotune.storage.layout import TrialDir
 from autotune.storage.store import Options, StoredSession
-from autotune.storage.trial_dir import TrialDir
 from autotune.system.nvml import Gpu
 from autotune.system.telemetry import Hardware
 from autotune.trials import order as ordering
