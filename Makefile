@@ -26,15 +26,17 @@ PYTEST := .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # While working: the tests that take seconds, without those that `tests/unchanged.sh` leaves out unless ARGS names tests.
 test: .venv/installed-test
-	$(PYTEST) -m "not slow" $(if $(findstring tests/,$(ARGS)),,$(shell tests/unchanged.sh)) $(ARGS)
+	$(PYTEST) -m "not slow and not long" $(if $(findstring tests/,$(ARGS)),,$(shell tests/unchanged.sh)) $(ARGS)
 
-# All tests, also the whole searches and the slow faults: before a change is handed in.
+# Whole searches and slow faults, too, one of each kind: before a change is handed in.
 test-all: .venv/installed-test
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m "not long" $(ARGS)
 
-# The fault tests for as long as it takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions.
-# Every contract of every framework, and a trial of every example.
+# Before a release. First the tests that `make test-all` leaves out, in minutes; then the fault tests for as long as it
+# takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions, every contract of every framework,
+# and a trial of every example.
 soak: .venv/installed-test
+	$(PYTEST) -m long $(ARGS)
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/examples \
 		tests/r2gen/test_model.py tests/autotune/cli/test_train.py tests/autotune/inside/test_chance.py $(ARGS)
 

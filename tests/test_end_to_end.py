@@ -117,7 +117,7 @@ def test_the_export_is_the_trials_own_configuration(searched):
     assert exported == trainer.parse({**space["baseline"], **trial.config})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_plain_trainer_needs_no_tuner(searched):
     root, _ = searched
     autotune(root, "export", "s", "-o", "best.yaml")

@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 pytestmark = pytest.mark.usefixtures("_without_compiler")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_smallest_workload_can_be_tuned(tmp_path):
     for file in EXAMPLES.iterdir():
         if file.is_file():
@@ -70,7 +70,7 @@ def settings():
     return {**space.baseline, "micro_batch_size": 16, "learning_rate": 4e-3, "eval_every_samples": 2000}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_shapes_are_learnt_and_every_image_is_scored(shapes, settings, tmp_path):
     seen = [r for r in shapes.fit({**settings, "epochs": 2}, tmp_path) if "accuracy" in r]
     assert [r["samples"] for r in seen] == [2000, 4000, 6000, 8000]
@@ -147,7 +147,7 @@ def test_a_script_with_flags_of_its_own_is_a_trial(tmp_path):
     assert found.throughput.samples_per_s > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_with_flags_of_its_own_can_be_tuned(tmp_path):
     for file in (EXAMPLES / "command_line").iterdir():
         if file.is_file():

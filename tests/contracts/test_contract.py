@@ -136,7 +136,7 @@ def test_what_ends_badly_says_why(run, how, words):
     failed(run("ends_badly", {"how": how}), Failure.ERROR, *words)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hang_is_recognised_by_its_silence(run):
     failed(run("hangs", stall_timeout_s=3.0), Failure.TIMEOUT, "no record with more samples for ")
 

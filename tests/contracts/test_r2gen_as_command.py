@@ -43,7 +43,7 @@ def as_command(config: Path) -> dict[str, object]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_as_a_command_r2gen_takes_the_same_steps_to_the_same_quality(server, tmp_path):
     data = synthetic.make(tmp_path / "data", STUDIES, seed=0, size=80)
     settings = trainer.parse({**TINY, "data": str(data)}).model_dump(mode="json")

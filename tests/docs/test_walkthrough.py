@@ -77,6 +77,7 @@ def test_every_substitute_stands_for_something_in_the_tutorial():
     assert [line for line in SUBSTITUTES if line not in text] == []
 
 
+@pytest.mark.long
 def test_the_tutorial_ends_with_reports(place):
     root, said = place
     evaluated, generated = list(said.values())[-2:]

@@ -109,6 +109,7 @@ def test_charts_are_omitted_while_the_disk_is_full(tmp_path, caplog):
     assert caplog.messages == [], "the search itself stops, and says why"
 
 
+@pytest.mark.long
 def test_resuming_on_a_full_disk_is_refused_in_one_line(tmp_path):
     with small_disk(tmp_path / "s", "2m") as place:
         as_if_here(kept("format-2", place))
@@ -122,6 +123,7 @@ def test_resuming_on_a_full_disk_is_refused_in_one_line(tmp_path):
         assert call(tmp_path, "resume", "s").returncode in ENDED
 
 
+@pytest.mark.long
 def test_a_search_on_a_full_disk_can_begin_once_there_is_room(tmp_path):
     """At first the session cannot be created; later it can, but its study cannot."""
     with small_disk(tmp_path / "small", "1m") as place:
@@ -229,7 +231,7 @@ def test_a_slow_disk_is_not_taken_for_a_stall(tmp_path, disk, monkeypatch):
     assert child.verdict.status is Status.COMPLETED
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("limit", ["size=32k", "nr_inodes=12"])
 def test_a_full_temporary_directory_is_named_if_ray_does_not_start(tmp_path, limit):
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place, mounted(Path(place), limit):

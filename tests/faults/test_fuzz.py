@@ -1,7 +1,7 @@
 """Mutated files and command lines: an exit code, one line, nothing written outside the session.
 
 The command line runs in this process and stops before a search would start. The cases are the same in every
-run: seventy in `make test`, eight times as many in `make test-all`, 70,000 others with --soak, which
+run: seventy in `make test`, eight times as many in `make soak`, 70,000 others with --soak, which
 prints their seed.
 """
 
@@ -101,7 +101,7 @@ def place(tmp_path, monkeypatch):
     return place
 
 
-@pytest.fixture(params=[FEW, pytest.param(CASES, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.fixture(params=[FEW, pytest.param(CASES, marks=pytest.mark.long)], ids=["few", "all"])
 def fuzz(request, soak):
     """Passes each case that a strategy draws to a check."""
     if soak and request.param is FEW:
@@ -377,7 +377,7 @@ def annotations(draw, whole):
     return spoilt(draw, text) if draw(st.integers(0, 3)) == 0 else text, draw(st.booleans())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_annotations(place, fuzz, data):
     root = place.parent / "data"
     root.mkdir()

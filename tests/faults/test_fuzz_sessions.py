@@ -262,7 +262,7 @@ FILES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("make", [make_pipe, make_endless, Path.mkdir])
 def test_no_command_waits_for_a_pipe_or_an_endless_file(begins_nothing, bases, make):

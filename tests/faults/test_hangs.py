@@ -164,6 +164,7 @@ def send(number, processes):
             each.send_signal(number)
 
 
+@pytest.mark.long
 def test_suspended_processes_continue_and_a_hanging_supervisor_costs_one_repetition(place):
     """Suspends the driver in the first trial, everything in the second, a supervisor in the third."""
     process = place.search(SLOW, "--wandb", "off", "--stall-timeout", f"{STOPPED_S - 2}s", patch=IMPATIENT)
@@ -213,6 +214,7 @@ print(child.verdict)
 """
 
 
+@pytest.mark.long
 def test_a_hanging_import_is_a_hanging_trial(tmp_path):
     (tmp_path / "stuck.py").write_text(
         "from pathlib import Path\nimport time\nPath('here').touch()\ntime.sleep(3600)\n"

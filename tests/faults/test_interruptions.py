@@ -24,6 +24,7 @@ def place(tmp_path):
         yield here
 
 
+@pytest.mark.long
 def test_a_step_longer_than_ray_tune_waits_is_not_lost(place):
     """Ray Tune would kill after five seconds, and this workload writes its checkpoint only when closed."""
     process = place.search(SLOW, "--wandb", "off")

@@ -34,7 +34,7 @@ def running(tmp_path):
     process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_process_is_refused_with_the_holders_pid_and_host(tmp_path, running):
     """Processes of a killed search may outlive it for a moment; the lock does not."""
     holder = f"is in use by pid {running.pid} on {socket.gethostname()}"

@@ -47,6 +47,7 @@ def place(tmp_path):
         yield here
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_neither_memory_nor_files_nor_threads_nor_time_grow_with_the_trials(place, soak):
     """Time is the driver's CPU time: a trial's duration depends on other load."""

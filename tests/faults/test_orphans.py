@@ -110,6 +110,7 @@ def test_a_driver_killed_while_ray_starts_leaves_nothing(tmp_path, search):
     await_the_end(family, scratch)
 
 
+@pytest.mark.long
 def test_the_next_command_ends_the_leftovers_of_a_driver_killed_with_its_guardian(tmp_path, search):
     """Uses its own temporary directory: in the common one, another test's command may come first."""
     with killing.temporary() as temporary:

@@ -40,6 +40,7 @@ def kill(process, victim):
     killing.wait_for(lambda: not killing.alive(found))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_ray_that_dies_repeatedly_ends_the_search_in_one_line(tmp_path, search):
     """The search survives the death of its Ray twice, but not a third time; then Ray Tune aborts as often."""

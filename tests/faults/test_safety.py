@@ -215,8 +215,8 @@ AS_MODULE, INSTALLED = ["-m", "autotune"], [Path(sys.executable).with_name("auto
         (INSTALLED, ["status", "."]),
         pytest.param(AS_MODULE, ["doctor"], marks=pytest.mark.slow),
         pytest.param(INSTALLED, ["doctor"], marks=pytest.mark.slow),
-        pytest.param(AS_MODULE, ["report", "."], marks=pytest.mark.slow),
-        pytest.param(INSTALLED, ["export", ".", "-o", "-"], marks=pytest.mark.slow),
+        pytest.param(AS_MODULE, ["report", "."], marks=pytest.mark.long),
+        pytest.param(INSTALLED, ["export", ".", "-o", "-"], marks=pytest.mark.long),
     ],
     ids=str,
 )
@@ -228,7 +228,7 @@ def test_a_received_session_runs_none_of_its_code_in_its_own_directory(planted, 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_trainer_runs_no_code_of_the_directory_that_it_is_called_in(planted):
     (planted / "r2gen.py").unlink()
     command = [sys.executable, "-m", "r2gen", "evaluate", "--checkpoint", "none.pt", "--data", "."]
@@ -249,7 +249,7 @@ def fit(config, workdir):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_workload_in_the_working_directory_is_found_with_what_it_imports(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "beside.py").write_text("SCORE = 0.2")

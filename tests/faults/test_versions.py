@@ -78,7 +78,7 @@ def test_a_kept_session_can_be_read_and_exported(run, tmp_path):
     assert yaml.safe_load(Path("best.yaml").read_text())["micro_batch_size"] > 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kept_session_can_be_resumed(tmp_path):
     place = as_if_here(kept("format-2", tmp_path / "s"))
     before = {t.number: t for t in trials_of(place) if t.outcome is not None}

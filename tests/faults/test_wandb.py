@@ -57,6 +57,7 @@ def test_a_search_and_its_runs_continue_if_wandbs_service_is_killed(place):
     wait_for(lambda: not place.left())
 
 
+@pytest.mark.long
 def test_runs_continue_with_a_new_service_after_ray_dies(place):
     """The driver then replaces itself, and its W&B process is gone."""
     process = place.search(SPACE, "--wandb", "offline")
@@ -71,6 +72,7 @@ def test_runs_continue_with_a_new_service_after_ray_dies(place):
     wait_for(lambda: not place.left())
 
 
+@pytest.mark.long
 def test_a_search_ends_even_if_wandbs_service_hangs(place):
     process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
@@ -114,6 +116,7 @@ def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, smal
     assert whole(read_runs(place.session)) == {0, 1}
 
 
+@pytest.mark.long
 def test_a_resumed_trial_has_one_run_that_can_be_synced(place):
     slower = SPACE.replace("step_s: 0.04", "step_s: 0.2")
     process = place.search(slower, "--wandb", "offline", "--trials", 1)

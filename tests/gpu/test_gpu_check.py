@@ -43,6 +43,7 @@ def checked(tmp_path, fake_gpus, monkeypatch):
     return done, (tmp_path / "found.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_what_the_fakes_carry_holds_and_the_rest_says_why_not(checked, tmp_path):
     done, written = checked
     found = {one["name"]: one for one in json.loads(written)["points"]}

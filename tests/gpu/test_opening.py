@@ -61,12 +61,12 @@ def python(tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_import_opens_cuda(python):
     assert python(IMPORTS) == ["False", "False"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_hook_opens_cuda_no_sooner_than_the_script(python):
     capped = {"AUTOTUNE_SOCKET": "nobody", "AUTOTUNE_OUTPUT": "", "AUTOTUNE_MEMORY_CAP_BYTES": "1000000000"}
     assert python(TRAINS, **capped) == ["False", "False"]

@@ -78,7 +78,7 @@ def devices(session):
     return {trial.measurement.device for trial in trials if trial.completed}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_that_sees_no_gpu_is_not_measured_under_its_name(search, tmp_path):
     done = search(WITHOUT)
     assert (done.returncode, devices(tmp_path / "s")) == (2, set()), done.stdout
@@ -105,14 +105,14 @@ def test_a_scripts_own_python_without_cuda_is_named_before_the_search(search, tm
     assert line.endswith("; or search on the CPU: --gpus-per-trial 0")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_that_is_given_no_gpu_is_measured_under_the_cpus_name(search, tmp_path):
     done = search(WITHOUT, "--gpus-per-trial", 0)
     assert done.returncode in ENDED, done.stderr
     assert devices(tmp_path / "s") == {telemetry.cpu_model()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_that_uses_its_gpu_is_measured_under_its_name(search, tmp_path):
     environment = {"PYTHONPATH": str(HERE / "fake_cuda"), "FAKE_CUDA": str(tmp_path / "gpu.json")}
     (tmp_path / "gpu.json").write_text("{}")

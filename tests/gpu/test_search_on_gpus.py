@@ -67,6 +67,7 @@ def placements(file):
     return found, [line for place, line in places if place.parent.name != "trials"]
 
 
+@pytest.mark.long
 def test_trials_share_unlike_gpus_and_what_confirms_has_one_to_itself(searched):
     session, said, (placed, raced) = searched
     trials = {t.number: t for t in study_file.load_study(session.study_file).trials if t.number in placed}

@@ -66,7 +66,7 @@ def _batch(config: Config, words: list[int]) -> tuple[Tensor, Tensor, Packing]:
     return torch.randn(len(words), *shape), targets, packing
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("_without_code")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_one_program_serves_reports_and_batches_of_every_size(settings: dict[str
             torch.testing.assert_close(forward(*batch), model(*batch))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("_without_code")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 def test_on_a_gpu_one_program_serves_whole_batches_with_reports_of_every_length(
@@ -112,7 +112,7 @@ def test_on_a_gpu_one_program_serves_whole_batches_with_reports_of_every_length(
     "ignore:The .grad attribute of a Tensor:UserWarning",
     "ignore:`torch.jit.script_method`:DeprecationWarning",
 )  # from the compiler
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_memorys_step_is_compiled_once_for_reports_of_every_length() -> None:
     """Two programs at most: the memory before the first word is laid out differently."""
     programs = []

@@ -55,7 +55,7 @@ def page_faults(how: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries are left alone")
 def test_the_kernel_gives_pages_once():
     assert page_faults("kept") < page_faults("default") / 10

@@ -107,7 +107,7 @@ def test_nothing_to_score_and_lists_of_other_lengths_are_refused():
         score(["a"], ["a", "b"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_java
 def test_meteor_is_the_originals(golden, meteor):
     assert meteor.score(*written(golden["pairs"])) == exactly(golden["scores"]["METEOR"])
@@ -159,7 +159,7 @@ def test_meteor_ends_with_its_block_even_after_an_error():
     assert not processes[0].is_running()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_java
 def test_the_last_words_of_a_meteor_that_died_are_passed_on():
     with Meteor() as meteor:
@@ -169,7 +169,7 @@ def test_the_last_words_of_a_meteor_that_died_are_passed_on():
             meteor.score(HYPOTHESES, REFERENCES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_java
 def test_meteor_does_not_outlive_a_killed_parent():
     script = (

@@ -249,7 +249,7 @@ def test_views_in_one_call_share_their_statistics():
     assert counts == [2, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
 def test_unrolled_the_whole_step_is_one_program():
     """CUDA graphs need a program without breaks, and with the same loss."""

@@ -114,7 +114,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, An
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_is_killed_at_any_moment_continues_as_if_it_were_not(
     tiny: dict[str, Any], tmp_path: Path, workers: int

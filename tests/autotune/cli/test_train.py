@@ -147,7 +147,7 @@ def test_five_kills_and_a_transient_fault_lose_no_record(tmp_path, capsys):
     assert "unspecified launch failure; continues from its checkpoint" in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loader_that_hangs_is_ended_and_the_training_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(child.Child.__init__, "__defaults__", (child.Stalls(shortest_s=3.0),))
     assert train(tmp_path, faults="hung@300") == 0
@@ -369,7 +369,7 @@ def session(left, tmp_path):
     return lasting
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sessions_winner_is_checked_against_its_promise(session, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(KEPT), os.environ["PYTHONPATH"]]))
     root = session(ENDLESS)

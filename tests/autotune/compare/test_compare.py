@@ -484,7 +484,7 @@ def test_a_session_in_use_or_without_a_result_is_refused(session, space, tmp_pat
     assert "toy_workload:fit has no setting called precision" in compare(capsys, other.root)[2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kill_loses_only_the_running_model(tmp_path, space, capsys):
     """The model in training resumes from its checkpoint; the earlier one is not trained again."""
     slow = spaces.complete(spaces.parse(SPACE.replace("0.001", "0.02"), "test"), "test")

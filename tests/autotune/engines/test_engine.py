@@ -116,7 +116,7 @@ def test_a_search_from_start_to_a_confirmed_export(tmp_path, autotune):
     assert "micro_batch_size: " in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path, autotune):
     """With --json nothing but events is printed. One trial fails, and counts as failed everywhere."""
     slower = SPACE.replace("step_s: 0.002", "step_s: 0.02")
@@ -165,7 +165,7 @@ def test_a_search_without_a_winner_explains_itself_and_can_be_extended(tmp_path,
     assert {*ended, "summary"} <= logged <= {*(f"{t.number:04d}" for t in trials), "summary"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_time_limit_that_is_too_short_is_reported_early_and_an_unconfirmed_winner_is_none(
     tmp_path, autotune
 ):
@@ -185,7 +185,7 @@ def test_a_time_limit_that_is_too_short_is_reported_early_and_an_unconfirmed_win
         assert not re.search("Best: |Run next|No winner|What may help", done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotune):
     write_space(tmp_path, "fault: none", "fault: kill")
     done = autotune("search", "--space", "space.yaml", "--session", "s", "--wandb", "off")
@@ -200,7 +200,7 @@ def test_a_baseline_that_fails_ends_the_search_with_its_reason(tmp_path, autotun
     assert "nothing can be compared without it" in again.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp_path, start, autotune):
     write_space(tmp_path, "step_s: 0.002", "step_s: 0.05")
     process = start("search", "--space", "space.yaml", "--session", "s", "--wandb", "off", "--trials", 2)
@@ -224,7 +224,7 @@ def test_an_interrupted_search_keeps_its_checkpoint_and_prints_how_to_resume(tmp
     assert Counter("attempt" in r for r in samples)[True] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_race_runs_its_members_in_turns(tmp_path, autotune):
     """Resumes an interrupted race in a search without other work."""
     space = spaces.complete(spaces.parse(SPACE, "test"), "test")

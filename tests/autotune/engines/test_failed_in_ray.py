@@ -87,7 +87,7 @@ def search(tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_trial_is_failed_in_ray_and_in_wandb_and_its_supervisor_runs_the_next_one(search):
     trials, seen, runs, printed = search(SPACE)
     failed = {t.number: t.outcome for t in trials if str(t.outcome).startswith("failed")}

@@ -122,7 +122,7 @@ def test_a_search_uses_the_nodes_of_one_kind_and_says_where_every_trial_ran(tmp_
 ALL_AT_ONCE = SPACE.replace("toy_workload:fit", "all_at_once:fit").replace("trials: 3", "trials: 6")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_that_joins_fills_with_trials(tmp_path):
     """No trial ends before six of them are running, on one CPU at first, and on six in the end."""
     with started(Started("a")) as cluster:
@@ -139,7 +139,7 @@ def test_a_node_that_joins_fills_with_trials(tmp_path):
     assert sorted(trial.measurement.node for trial in trials_of(tmp_path)) == ["a", *["b"] * 5]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_trial_continues_on_another_node_when_its_own_dies(tmp_path):
     with started(Started("a"), Started("b")) as cluster:
         process = begin(tmp_path, cluster, "--trials", 3, "--samples", 2000, space=SLOW)
@@ -159,7 +159,7 @@ def test_a_trial_continues_on_another_node_when_its_own_dies(tmp_path):
     assert moved.measurement.throughput.steps < 2000 / 4 - 100, "those on b do not count"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("victim", ["gcs_server", ""], ids=["head", "its machine"])
 def test_the_death_of_the_head_is_one_line_and_the_search_can_be_resumed(tmp_path, victim):
     port = free_port()
@@ -181,7 +181,7 @@ def test_the_death_of_the_head_is_one_line_and_the_search_can_be_resumed(tmp_pat
     assert [trial.completed for trial in trials_of(tmp_path)] == [True] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
 def test_a_node_that_cannot_run_the_trials_is_left_out_in_one_line(tmp_path):
     with started(Started("a"), Started("b", hides=str(tmp_path))) as cluster:
@@ -193,7 +193,7 @@ def test_a_node_that_cannot_run_the_trials_is_left_out_in_one_line(tmp_path):
     assert {trial.measurement.node for trial in trials_of(tmp_path)} == {"a"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_node_for_the_trials_the_search_ends_in_one_line(tmp_path):
     with started(Started("a", cpus=0), Started("b")) as cluster:
         process = begin(tmp_path, cluster, "--samples", 2000, space=SLOW)
@@ -207,7 +207,7 @@ def test_without_a_node_for_the_trials_the_search_ends_in_one_line(tmp_path):
     assert process.returncode == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_trials_run_on_one_kind_of_gpu(tmp_path, nvml_library):
     nodes = [fake_node("a", "NVIDIA A100", 2, nvml_library), fake_node("b", "Tesla T4", 1, nvml_library)]
     path = [ON_GPUS, ON_GPUS / "torch_on_fakes"]

@@ -14,7 +14,7 @@ def hear(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 24))]
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 24))]
 )
 def test_steps_and_samples_are_those_of_the_script(hear, seed):
     check(hear, seed)

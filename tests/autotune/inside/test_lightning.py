@@ -76,7 +76,7 @@ def test_a_signal_ends_a_validation(fit, tmp_path):
     assert not (tmp_path / CHECKPOINT).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_resumed_after_a_validation_reports_it_again(fit):
     first, again = fit("goes_on"), fit("goes_on")
     assert (first.said[0], again.said[0] in {3, 6}) == (0, True), again.errors

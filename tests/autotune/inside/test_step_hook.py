@@ -276,7 +276,7 @@ def test_the_cap_is_on_the_ranks_own_gpu_or_on_all_and_keeps_the_current_gpu(hea
     assert hear("capped", AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30), **rank).said == [fractions, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "current"), [("spawned", [0, 0]), ("spawned_selecting", [0, 1])])
 def test_a_spawned_rank_caps_only_the_gpu_that_it_uses(hear, kind, current):
     of_ranks = hear(kind, AUTOTUNE_MEMORY_CAP_BYTES=str(2 * 2**30)).said

@@ -100,7 +100,7 @@ def test_unknown_arguments_are_not_applied(hear_trainer):
     assert len(heard.said) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_gets_the_requested_attention(hear_trainer):
     heard = hear_trainer("attention", {"model": {"attn_implementation": "eager"}})
     assert heard.said == ["eager"]

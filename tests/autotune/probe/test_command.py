@@ -63,7 +63,7 @@ def test_options_count_if_their_effect_is_seen(probe: Probe, tmp_path: Path) -> 
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_names_of_the_script_are_options_if_the_line_sets_one_of_them(probe: Probe) -> None:
     found = probe(scripts.GLOBALS, "--batch_size=8", wishes=Wishes(score="val_loss"))
     assert _knobs(found) == {
@@ -91,7 +91,7 @@ def test_without_options_the_hook_sets_what_the_script_makes(probe: Probe) -> No
     assert space.baseline["micro_batch_size"] == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(scripts.CONFIG)
@@ -110,7 +110,7 @@ def test_values_in_a_file_on_the_line_are_settings(probe: Probe, tmp_path: Path)
     spaces.parse(proposal.text(found, []), "found")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_constants_of_a_script_without_options_are_settings(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "sizes.py").write_text("WIDTH = 4")
@@ -154,14 +154,14 @@ def test_the_constants_of_a_script_with_a_key_stay(tmp_path: Path) -> None:
     assert "the values in train.py stay: " in said[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_update_by_hand_shows_its_rate_in_later_losses(probe: Probe) -> None:
     found = probe(scripts.BY_HAND)
     assert _knobs(found) == {"micro_batch_size": "batch_size", "learning_rate": "lr"}
     assert found.score.name == "val_loss", "the perplexity says the same"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_rate_that_shows_only_after_a_warm_up_has_one_result(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(scripts.WARM_UP)
     (tmp_path / "place").mkdir()
@@ -170,20 +170,20 @@ def test_a_rate_that_shows_only_after_a_warm_up_has_one_result(tmp_path: Path) -
     assert [line for line in lines if line.startswith("lr ")] == ["lr 0.01 -> 0.02: has an effect"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_scores_without_a_terminal_are_an_error(probe: Probe) -> None:
     with pytest.raises(InputError, match=r"--score NAME: which of these counts\? val_.*; val_"):
         probe(scripts.GLOBALS, "--batch_size=8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("wished", ["", "test_loss"])
 def test_a_first_evaluation_that_comes_late_is_waited_for(probe: Probe, wished: str) -> None:
     found = probe(scripts.LATE, wishes=Wishes(score=wished))
     assert (found.score.name, found.minimize) == ("test_loss", True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_what_is_asked_for_is_tried(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE, wishes=Wishes(roles=command.roles("workers")))
     assert set(_knobs(found)) == {"num_workers", "seed"}
@@ -197,7 +197,7 @@ def test_a_command_line_without_a_program_is_a_one_line_error(tmp_path: Path, wo
         Prober([words], tmp_path, tmp_path, lambda _: None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_progress_of_a_silent_training_is_shown(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import time\ntime.sleep(7)")
     said: list[str] = []
@@ -224,20 +224,20 @@ def test_unknown_groups_are_refused() -> None:
         command.roles("lr,speed")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_named_like_steps_may_count_epochs(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE.replace("epochs", "niter"))
     assert found.length is not None
     assert (found.length[0], found.length[1][0].name) == ("epochs", "niter")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_length_without_effect_stays(probe: Probe) -> None:
     found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(2)"))
     assert found.length is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +251,7 @@ def test_a_long_start_is_waited_for_and_a_setting_that_ends_the_script_says_so(
     assert "num_workers 0 -> 1: ended with exit code 1 before its first step, so it stays" in lines
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("persistent", "fewest"), [("False", 0), ("True", 1)])
 def test_no_workers_are_offered_unless_the_loader_refuses_that(
     probe: Probe, persistent: str, fewest: int
@@ -267,7 +267,7 @@ _AS_WORDS = "train.lr={train.lr} train.batch_size={train.batch_size} train.epoch
 _AS_FLAGS = "--shuffle --lr={lr} --epochs {epochs} --batch_size {batch_size}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "words", "prefix", "ending"),
     [

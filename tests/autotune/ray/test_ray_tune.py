@@ -87,7 +87,7 @@ def real(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1]), place
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_memory_limit_is_learnt_in_a_real_search_and_not_tried_again(real):
     trials = real[0]["border"]
     assert trials[0] == [128, True]  # the user's own point
@@ -122,7 +122,7 @@ def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
     assert runs[0].summary["speed"] in {8, 16, 32}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_runs(tmp_path):
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run(

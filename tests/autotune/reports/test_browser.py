@@ -259,7 +259,7 @@ def test_a_link_to_a_table_opens_it(browser, pages):
     assert browser.run("return document.getElementById('trials').open")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_paper_is_light_with_all_details_and_no_buttons(browser, pages):
     browser.look(PRINTED_PX, "dark").open(pages["rich"])
     closed = browser.run("return document.querySelectorAll('details:not([open])').length")
@@ -305,7 +305,7 @@ def test_without_javascript_text_and_tables_are_there(browser, pages):
         browser.driver.get("about:blank")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_cost_of_a_thousand_trials_grows_less_than_in_proportion(browser, pages, rich, many):
     """A change of colours redraws all figures, and the rest of the page must stay small, too."""
     taken_ms = {}

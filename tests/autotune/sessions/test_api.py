@@ -51,7 +51,7 @@ def test_an_invalid_search_is_an_error_as_on_the_command_line(options, said):
     assert not Path("s").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_error_of_the_program_ends_the_search_which_can_be_resumed_and_reports_its_events():
     events = []
 
@@ -79,7 +79,7 @@ autotune.search("space.yaml", session="s", wandb="off")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_program_that_is_killed_leaves_no_search(tmp_path):
     slow = SPACE | {
         "baseline": {**SPACE["baseline"], "step_s": 3.0},

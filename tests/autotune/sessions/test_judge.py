@@ -81,7 +81,7 @@ def test_a_command_that_diverges_is_refused(directory, capsys, at):
     assert found["why_not"] == "its val_loss is not a number"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_continues_from_its_earlier_trainings(directory, capsys):
     words = [*line(SLOW, "--noise", "1"), "--vs", *line(FAST, "--noise", "1")]  # too noisy to be decided
     assert judge.judge(words, asked(pairs=3)) == 1

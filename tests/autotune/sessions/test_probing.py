@@ -17,7 +17,7 @@ SCRIPT = "import os; print('the key is', os.environ['SOME_API_KEY']); raise Syst
 pytestmark = pytest.mark.usefixtures("_without_compiler")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_command_line_is_checked_without_writing_anything(tmp_path, monkeypatch, capsys):
     (tmp_path / "train.py").write_text(scripts.ARGPARSE)
     monkeypatch.chdir(tmp_path)

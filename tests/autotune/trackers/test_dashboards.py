@@ -111,6 +111,7 @@ def has_begun(study: Path) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a_search_does_not_notice_a_dashboard_that_shows_it(searched):
     assert searched.errors == ""
     assert searched.code in ENDED

@@ -18,7 +18,7 @@ def driver(tmp_path: Path, _mlflow_database: None) -> Driver:
     return Driver(tmp_path, "mlflow")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_run_says_why(driver: Driver) -> None:
     driver.run(TUNE, SOME_API_KEY=KEY)
     runs = {run.data.params["trial"]: run for run in mlflow_runs(driver.session)}

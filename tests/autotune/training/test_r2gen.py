@@ -80,7 +80,7 @@ def test_out_of_memory_resumes_with_half_the_micro_batch(train, capsys, by_itsel
     assert (state["samples"], size) == (20, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_with_a_hanging_loader_is_resumed(train, capsys):
     """The trainer ends the loader, and its checkpoint has everything trained before."""
     place, code = train("hanging_loader:fit", num_workers=1, loader_timeout_s=5)

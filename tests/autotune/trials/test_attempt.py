@@ -350,7 +350,7 @@ def test_what_is_trained_while_the_supervisor_is_suspended_does_not_count(order,
     assert max(record.get("samples", 0) for record in read_records(running._place)) == 80
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_time_in_which_everything_was_suspended_counts_nowhere(order, server, monkeypatch):
     monkeypatch.setattr(child_module, "_LONG_S", 1.0)
     begun_s = time.monotonic()

@@ -160,7 +160,7 @@ def test_a_supervisor_that_ends_does_not_wait_for_its_child(tmp_path):
     wait_for(lambda: not session(int(report.split()[0])))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_module_that_cannot_be_imported_fails_the_trial_and_not_the_supervisor(tmp_path):
     (tmp_path / "broken.py").write_text("raise RuntimeError('this module is broken')")
     with script(tmp_path, SUPERVISOR, "broken:fit", "broken", "end") as process:
@@ -170,7 +170,7 @@ def test_a_module_that_cannot_be_imported_fails_the_trial_and_not_the_supervisor
     assert "broken.py" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # on a loaded machine Ray and torch take minutes to start
 def test_a_child_of_a_ray_actor_lives_and_dies_with_it(tmp_path):
     with script(tmp_path, ACTOR) as process:

@@ -62,7 +62,7 @@ def throughput(records):
     return meter.throughput()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_module_that_asks_for_cuda_when_it_is_imported_can_be_forked_from(found):
     assert found["trains"].outcome == Outcome(Status.COMPLETED), found["trains"].log
     assert found["trains"].note == ""
@@ -144,7 +144,7 @@ def test_a_missing_engine_is_out_of_memory_if_there_is_none_left(found):
     assert found["no engine, no room"].outcome.failure is Failure.OOM
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_module_that_uses_cuda_when_it_is_imported_is_imported_by_every_trial(tmp_path):
     cases = [Case("uses_cuda:trains"), Case("uses_cuda:trains")]
     first, second = on_fake_gpu.run(tmp_path, ["torch", "uses_cuda"], cases)

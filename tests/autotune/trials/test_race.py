@@ -214,7 +214,7 @@ def test_a_member_that_somebody_kills_interrupts_the_race(order, server, tmp_pat
     assert race.read_slices(TrialDir(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_workload_that_ends_is_started_anew(order, server, rounds):
     rounds(13)  # in each of them one step at least, however busy the machine
     report = finish(Race(order({"step_s": 0.05, "steps": 12}, {"step_s": 0.05}), server))

@@ -58,6 +58,7 @@ def test_the_card_is_measured_by_itself(bench):
     assert "matmul_fp32" in found.detail
 
 
+@pytest.mark.long
 def test_a_script_on_the_command_line_is_counted(bench):
     script = asked(bench, of_scripts.plain_script)["a script is measured on the GPU"]
     assert (script.ok, script.figures) == (True, {"step_samples": 64}), script.detail
@@ -66,6 +67,7 @@ def test_a_script_on_the_command_line_is_counted(bench):
     assert bench.trained[-1]["workload"] == "command"
 
 
+@pytest.mark.long
 def test_the_ranks_of_a_script_count_as_one_training(bench, monkeypatch):
     two = SimpleNamespace(gpus=(None, None))
     monkeypatch.setattr(of_scripts, "replace", lambda order, **_: order)  # it gets no GPUs

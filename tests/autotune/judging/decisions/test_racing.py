@@ -160,7 +160,7 @@ def test_at_equal_speed_the_shorter_training_wins():
     assert shorter.next_round() == longer.next_round() == (), "both are decided"
 
 
-@pytest.mark.parametrize(("races", "most"), [(20, 0), pytest.param(200, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("races", "most"), [(20, 0), pytest.param(200, 4, marks=pytest.mark.long)])
 def test_equal_settings_are_rarely_called_faster(races, most):
     """The true share is below 1%; so few races can only tell it from 2%."""
     rng, claimed = random.Random(1), 0
@@ -194,7 +194,7 @@ def test_the_best_of_three_close_members_is_found():
     assert sum(trainings(slices, (0, 1, 2, 3)).soonest((1, 2, 3)) == 1 for slices in races) >= 95
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_gain_is_distinguished_from_none():
     rng = random.Random(5)
     races = [raced((100, 105), rng) for _ in range(100)]

@@ -227,7 +227,7 @@ list(CommandWorkload.parse(values, directory).fit({}, directory / "work"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_command_killed_right_after_saving_resumes_counting_there(command, workdir):
     workload = command(SAVES_AND_IS_KILLED, "{workdir}", resume="--from {workdir}/last.pt")
     given = os.environ | {"PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT)])}
@@ -410,7 +410,7 @@ ADDS = "writer.add_scalar('val/acc', step, step); other.add_scalar('val/acc', -1
 STARTS = "import wandb\nwandb.init(mode='offline', dir=sys.argv[1])"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "before", "log"),
     [
