@@ -39,7 +39,7 @@ def test_the_smallest_workload_can_be_tuned(tmp_path):
     assert "r2 0.99" in done.stdout or "r2 1.0" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     (tmp_path / "linear.py").write_text("from beside import fit")  # as a workload has modules of its own
     (tmp_path / "beside.py").write_bytes((EXAMPLES / "linear.py").read_bytes())

@@ -17,7 +17,7 @@ from tests.endings import ENDED
 
 from . import pages, shell
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 # What the tutorial says, and what is run here instead: the same commands with a small model and budget.
 # None: make would install an environment; `test_pages` checks what it would do.
@@ -77,7 +77,6 @@ def test_every_substitute_stands_for_something_in_the_tutorial():
     assert [line for line in SUBSTITUTES if line not in text] == []
 
 
-@pytest.mark.long
 def test_the_tutorial_ends_with_reports(place):
     root, said = place
     evaluated, generated = list(said.values())[-2:]

@@ -101,6 +101,14 @@ def family(process: Forked) -> list[psutil.Process]:
         return []
 
 
+def children(process: Forked) -> list[psutil.Process]:
+    """Returns the processes that a search's first one has started: the driver and its guardian."""
+    try:
+        return psutil.Process(process.pid).children()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def kinds(processes) -> dict[str, list[psutil.Process]]:
     """Returns the processes by their role in a search, without those that have none."""
     found: dict[str, list[psutil.Process]] = {}

@@ -7,7 +7,6 @@ import signal
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from autotune.storage.layout import TrialDir
@@ -58,6 +57,7 @@ class Killed:
             return None
         pids, family = self._pids(victim), killing.family(self.process)
         is_guarded = victim != "driver and guardian" and bool(self._pids("guardian"))
+        children = killing.children(self.process)
         for pid in pids:
             try:
                 (os.killpg if victim == "process group" else os.kill)(pid, signal.SIGKILL)
@@ -65,7 +65,9 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            if not is_guarded:  # only the next command can end the others
+            # Only the next command can end the others, once the last child has let go of the directory's lock.
+            if not is_guarded:
+                killing.wait_for(lambda: not killing.alive(children), 60, "the end of its children")
                 killing.begin(self.directory, "status", "s", **self._environment).wait(240)
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()
@@ -90,7 +92,7 @@ class Killed:
         if victim == "driver and guardian":
             return [self.process.pid, *(p.pid for p in found.get("guardian", []))]
         if victim == "its child":
-            return [child.pid for child in psutil.Process(self.process.pid).children()]
+            return [child.pid for child in killing.children(self.process)]
         if victim in WITH_THE_DRIVER:
             return [self.process.pid]
         return [p.pid for p in found.get(victim, [])]
@@ -121,7 +123,7 @@ class Killed:
         assert "(raylet)" not in killing.output(self.directory)
         self.check()
         trials = killing.trials_of(self.directory)
-        assert [t.completed for t in trials] == [True] * TRIALS, [t.outcome for t in trials]
+        assert [t.completed for t in trials] == [True] * TRIALS, killing.output(self.directory)
         for trial in trials:
             check_attempts(list(read_records(self._place(trial.number))))
 

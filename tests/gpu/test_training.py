@@ -38,7 +38,6 @@ def case(found: Found, request: pytest.FixtureRequest) -> dict[str, Any]:
     return found[request.param]
 
 
-@pytest.mark.long
 def test_it_trains_and_evaluates_without_mixing_devices_or_types(case: dict[str, Any]) -> None:
     assert "failure" not in case, case["failure"]
     assert case["cudnn_attention"] == [False]

@@ -134,7 +134,7 @@ def test_meteor_accepts_text_that_would_break_its_protocol(meteor):
 
 
 @needs_java
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_meteor_survives_signals_to_every_process(number):
     """The running evaluation is finished first."""
     with Meteor() as meteor:

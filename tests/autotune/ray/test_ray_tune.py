@@ -96,20 +96,20 @@ def test_a_memory_limit_is_learnt_in_a_real_search_and_not_tried_again(real):
     assert max(batch for batch, failed in trials if not failed) == 32
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_real_search_ends_if_nothing_fits(real):
     """This holds for trials in batches too, and in directories without their ID."""
     assert real[0]["no room"] == [[8, True], [8, True]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_is_restored_with_its_memory_limit(real):
     search = MemoryAwareSearch(seed=0)
     search.restore_from_dir(str(real[1] / "border"))
     assert max(search.suggest(f"again{n}")["batch_size"] for n in range(10)) <= 64
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_failed_trials_are_marked_in_wandb_offline_without_a_key(real):
     runs = sorted(map(read_run, real[1].rglob("*.wandb")), key=lambda run: run.exit_code)
     assert len(runs) == 6
