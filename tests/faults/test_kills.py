@@ -65,7 +65,7 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            # Only the next command can end the others, once the last child has let go of the directory's lock.
+            # Only the next command ends the others, once the last child has let go of the lock.
             if not is_guarded:
                 killing.wait_for(lambda: not killing.alive(children), 60, "the end of its children")
                 killing.begin(self.directory, "status", "s", **self._environment).wait(240)
