@@ -1,5 +1,6 @@
 """Probes the command line of a training, and writes the search space that it finds."""
 
+import math
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from autotune.system import signals, telemetry
 from autotune.system.telemetry import Hardware
 
 _TRAININGS = 20  # that a search should have time for
+_GAIN = 1.5  # times as fast: an example of what a search may find
 
 
 def is_command(words: Sequence[str]) -> bool:
@@ -102,7 +104,7 @@ class _Asking(Choose):
 
 
 def plan(found: ProbeResult, time_s: float | None) -> str:
-    """Returns a sentence on how long a training takes, and how many there is time for."""
+    """Returns how long a training takes, how many there is time for, and how many would pay for that time."""
     training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
@@ -114,4 +116,8 @@ def plan(found: ProbeResult, time_s: float | None) -> str:
     fits += f", {trials} for {_TRAININGS}" if count < _TRAININGS else ""
     head = f", and a trial {share:.0%} of that" if share < 1 else ""
     end = f" {wanted} would be enough for whole trainings." if share < 1 else ""
-    return f"A training takes about {one} here{head}: {fits}, including those that confirm a winner.{end}"
+    saved = 1 - 1 / _GAIN
+    pays = f"At {_GAIN:g}x the search pays off after {math.ceil(time_s / (saved * training_s))} trainings"
+    long = units.format_seconds(time_s / saved)
+    fits += f", including those that confirm a winner.{end}\n{pays}, or in one of {long}."
+    return f"A training takes about {one} here{head}: {fits}"

@@ -50,7 +50,7 @@ _TRIES = 4  # attempts at a turn, each twice as long as the one before
 class Least:
     """The minimum length of a turn: seconds, and counted steps once the step time is known."""
 
-    seconds: float
+    seconds: float  # 0: by the time that the members take to start
     steps: int
 
 
@@ -67,9 +67,9 @@ class _EndedError(Exception):
 class _Member:
     """A member of a race: its child process, suspended between turns, and the steps of its turns."""
 
-    def __init__(self, racer: Racer, server: ForkServer, least: Least) -> None:
+    def __init__(self, racer: Racer, server: ForkServer, least_steps: int) -> None:
         self._racer, self._order = racer, racer.order
-        self._server, self._least = server, least
+        self._server, self._least_steps = server, least_steps
         self._ready = prefetched_steps(racer.order.settings)
         self._child: Child | None = None
         self._stamps: list[Stamp] = []
@@ -89,7 +89,7 @@ class _Member:
         self._counted(begun_s, ready=0)
         return child
 
-    def turn(self) -> Generator[None, None, list[MeasuredStep]]:
+    def turn(self, least_s: float) -> Generator[None, None, list[MeasuredStep]]:
         """Runs one turn and returns its counted steps, at least one; fails the race if there are none."""
         for tried in range(_TRIES):
             child = yield from self.warm_up()
@@ -97,17 +97,17 @@ class _Member:
                 yield from self._run(child, steps=1)
                 self._stamps.clear()
             begun_s = time.monotonic()
-            yield from self._run(child, seconds=min(60.0, self._turn_s() * 2**tried))
+            yield from self._run(child, seconds=min(60.0, self._turn_s(least_s) * 2**tried))
             if steps := self._counted(begun_s, self._ready):
                 return steps
         fault = f"no whole step in a turn, {_TRIES} times in a row"
         raise self._ended(failures.failure(Failure.ERROR, fault))
 
-    def _turn_s(self) -> float:
+    def _turn_s(self, least_s: float) -> float:
         """Returns the seconds of a turn, with an extra step, because a turn starts and ends within a step."""
         step_s = statistics.median(self._steps_s or [0.0])
-        steps = self._least.steps + min(self._ready, self._least.steps) + 1
-        return max(self._least.seconds, steps * step_s)
+        steps = self._least_steps + min(self._ready, self._least_steps) + 1
+        return max(least_s, steps * step_s)
 
     def _run(self, child: Child, *, steps: float = math.inf, seconds: float = math.inf) -> Waiting:
         """Runs the child for `steps` or `seconds`, or until it ends by itself, and suspends it."""
@@ -173,8 +173,10 @@ class Race:
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
         # Longer if every turn starts its process anew.
-        least = least or (Least(racing.TURN_S, 5) if order.together else Least(10.0, 10))
-        self._members = {racer.order.number: _Member(racer, server, least) for racer in order.members}
+        self._least = least or (Least(0.0, 5) if order.together else Least(10.0, 10))
+        self._members = {
+            racer.order.number: _Member(racer, server, self._least.steps) for racer in order.members
+        }
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
@@ -232,27 +234,30 @@ class Race:
     def _launch(self) -> Waiting:
         """Starts all members' processes, gives them some rounds, and ends them."""
         launch = max((turn.launch for turn in self._slices), default=0) + 1
-        begun_s = time.monotonic()
+        begun_s, members, least_s = time.monotonic(), self._members_left(), self._least.seconds
         if self._order.together:
-            for number in self._members_left():
+            for number in members:
                 yield from self._members[number].warm_up()
         started_s = time.monotonic()
+        start_s = started_s - begun_s
+        if self._order.together:
+            least_s = least_s or racing.turn_s(start_s, len(members))
         for count in itertools.count(1):
-            yield from self._round(launch)
-            rounds_s, start_s = time.monotonic() - started_s, started_s - begun_s
+            yield from self._round(launch, least_s)
+            rounds_s = time.monotonic() - started_s
             is_enough = not self._order.together or racing.is_enough_of_a_launch(count, rounds_s, start_s)
             if is_enough or self._is_late() or not self._members_left():
                 break
         for member in self._members.values():
             member.end()
 
-    def _round(self, launch: int) -> Waiting:
-        """Gives every member a turn; an incomplete round does not count."""
+    def _round(self, launch: int, least_s: float) -> Waiting:
+        """Gives every member a turn of at least `least_s`; an incomplete round does not count."""
         done = max((turn.round for turn in self._slices), default=0)
         slices = []
         for number in self._members_left():
             member = self._members[number]
-            steps = yield from member.turn()
+            steps = yield from member.turn(least_s)
             slices.append(member.slice(done + 1, launch, steps))
             if not self._order.together:
                 member.end()

@@ -190,20 +190,22 @@ class Machine:
             begun_s = now_s
             for number in order:
                 now_s += self._takes(runs[number].start_s, now_s)
-            started_s = now_s
+            started_s, seconds = now_s, racing.turn_s(now_s - begun_s, len(order))
             for count in itertools.count(1):
                 turn = next(rounds)
                 for number in order:
-                    slices.append(self._turn(number, turn, launch, steps[number], now_s))
+                    slices.append(self._turn(number, turn, launch, steps[number], now_s, least_s=seconds))
                     now_s += slices[-1].seconds
                 is_enough = racing.is_enough_of_a_launch(count, now_s - started_s, started_s - begun_s)
                 if is_enough or now_s >= end_s or not (order := race.next_round()):
                     break
         return Simulated(Outcome(Status.COMPLETED), Measurement(slices=tuple(slices)), now_s - at_s)
 
-    def _turn(self, number: int, turn: int, launch: int, steps: _Steps, at_s: float) -> Slice:
+    def _turn(
+        self, number: int, turn: int, launch: int, steps: _Steps, at_s: float, *, least_s: float
+    ) -> Slice:
         samples, seconds, done = 0, 0.0, 0
-        while seconds < racing.TURN_S:
+        while seconds < least_s:
             taken, more, work_s = steps.take(1)
             samples, done = samples + more, done + taken
             seconds += self._takes(work_s, at_s + seconds)

@@ -12,7 +12,7 @@ from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
 
 WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
-TURN_S = 0.25  # the shortest turn
+_SHORTEST_TURN_S, _LONGEST_TURN_S = 0.25, 1.0  # unless steps are longer
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
 _LAUNCH_ROUNDS, _START_SHARE = 4, 0.5  # rounds of a launch tell less and less; its start costs time, too
@@ -27,6 +27,15 @@ _FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite
 def most_s(trials_s: Iterable[float]) -> float:
     """Returns how long a race may last, given the seconds that its members' trials took."""
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
+
+
+def turn_s(start_s: float, members: int) -> float:
+    """Returns the length of a turn after `members` have started in `start_s` altogether.
+
+    Where starting costs seconds, short turns save little, and less of them counts: a script reports its steps
+    in batches, of which the last one is lost when it is suspended.
+    """
+    return min(_LONGEST_TURN_S, max(_SHORTEST_TURN_S, start_s / (_LAUNCH_ROUNDS * members)))
 
 
 def is_enough_of_a_launch(rounds: int, rounds_s: float, start_s: float) -> bool:

@@ -54,3 +54,10 @@ def test_a_key_that_a_script_prints_is_hidden(tmp_path, monkeypatch, capsys):
 def test_the_plan_counts_what_fits_into_the_time(trial_samples, time_s, said):
     found = replace(result("epochs", 16, 100.0), samples=1000, trial_samples=trial_samples)
     assert said in probing.plan(found, time_s)
+
+
+def test_the_plan_says_how_many_trainings_would_pay_for_it():
+    found = replace(result("epochs", 16, 100.0), samples=1000)
+    assert probing.plan(found, 600.0).splitlines()[1] == (
+        "At 1.5x the search pays off after 18 trainings, or in one of 30m 00s."
+    )
