@@ -232,7 +232,7 @@ def test_a_workload_that_ends_before_it_is_warm_fails_the_race(order, server):
 def test_a_turn_without_a_step_is_repeated_longer_a_few_times(order, server, monkeypatch, rounds):
     rounds(1)
     turn_s = 0.02
-    monkeypatch.setattr(race._Member, "_turn_s", lambda member: turn_s)
+    monkeypatch.setattr(race._Member, "_turn_s", lambda *_: turn_s)
     report = finish(Race(order({"step_s": 0.05}), server))
     assert report.outcome.status == Status.COMPLETED
     assert report.measurement.slices[0].seconds >= 0.05

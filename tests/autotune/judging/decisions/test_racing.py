@@ -199,3 +199,8 @@ def test_a_small_gain_is_distinguished_from_none():
     rng = random.Random(5)
     races = [raced((100, 105), rng) for _ in range(100)]
     assert sum(turns.ratio(slices, 1, 0).low > 1 for slices in races) >= 90
+
+
+@pytest.mark.parametrize(("start_s", "members", "turn_s"), [(0.5, 2, 0.25), (6.0, 2, 0.75), (60.0, 3, 1.0)])
+def test_turns_are_longer_where_starting_costs_more(start_s, members, turn_s):
+    assert racing.turn_s(start_s, members) == turn_s
