@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune.core import files, secrecy, units
 from autotune.core.errors import InputError, printable
+from autotune.display.words import plural
 from autotune.probe import command, durations, proposal
 from autotune.probe.command import Choose, Wishes
 from autotune.probe.proposal import ProbeResult
@@ -19,7 +20,7 @@ from autotune.system import signals, telemetry
 from autotune.system.telemetry import Hardware
 
 _TRAININGS = 20  # that a search should have time for
-_GAIN = 1.5  # times as fast: an example of what a search may find
+_TO_SAVE_ONE = 3  # trainings that save the time of one, for an example: at 1.5x
 
 
 def is_command(words: Sequence[str]) -> bool:
@@ -106,18 +107,16 @@ class _Asking(Choose):
 def plan(found: ProbeResult, time_s: float | None) -> str:
     """Returns how long a training takes, how many there is time for, and how many would pay for that time."""
     training_s = found.training_s or 0.0
-    one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
+    training = f"A training takes about {units.format_seconds(training_s)} here"
+    wanted = units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
-        advised = f"--time {wanted.replace(' ', '')} is enough for {_TRAININGS}"
-        return f"A training takes about {one} here; {advised}."
+        return f"{training}; --time {wanted.replace(' ', '')} is enough for {_TRAININGS}."
     share = found.trial_samples / found.samples if found.trial_samples and found.samples else 1.0
     count, trials = int(time_s / (share * training_s)), units.format_seconds(_TRAININGS * share * training_s)
-    fits = f"{units.format_seconds(time_s)} is enough for {count}"
-    fits += f", {trials} for {_TRAININGS}" if count < _TRAININGS else ""
+    fit = f"{units.format_seconds(time_s)} is enough for {count}"
+    fit += f", {trials} for {_TRAININGS}," if count < _TRAININGS else ","
     head = f", and a trial {share:.0%} of that" if share < 1 else ""
     end = f" {wanted} would be enough for whole trainings." if share < 1 else ""
-    saved = 1 - 1 / _GAIN
-    pays = f"At {_GAIN:g}x the search pays off after {math.ceil(time_s / (saved * training_s))} trainings"
-    long = units.format_seconds(time_s / saved)
-    fits += f", including those that confirm a winner.{end}\n{pays}, or in one of {long}."
-    return f"A training takes about {one} here{head}: {fits}"
+    long, count = units.format_seconds(_TO_SAVE_ONE * time_s), math.ceil(_TO_SAVE_ONE * time_s / training_s)
+    pays = f"At 1.5x the search pays off after {plural(count, 'training')}, or in one of {long}."
+    return f"{training}{head}: {fit} including those that confirm a winner.{end}\n{pays}"
