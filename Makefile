@@ -32,13 +32,14 @@ test: .venv/installed-test
 test-all: .venv/installed-test
 	$(PYTEST) -m "not long" $(ARGS)
 
-# Before a release. First the tests that `make test-all` leaves out, in minutes; then the fault tests for as long as it
-# takes: forty times the kills, 96 times the mutated inputs, 20,000 mutated sessions, every contract of every framework,
+# Before a release. First every test once, in some twenty minutes; then the fault tests for as long as it takes: forty
+# times the kills, 96 times the mutated inputs, 20,000 mutated sessions, every contract of every framework,
 # and a trial of every example.
 soak: .venv/installed-test
-	$(PYTEST) -m long $(ARGS)
+	$(PYTEST) $(ARGS)
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/examples \
-		tests/r2gen/test_model.py tests/autotune/cli/test_train.py tests/autotune/inside/test_chance.py $(ARGS)
+		tests/r2gen/test_model.py tests/r2gen/test_compiling.py tests/gpu/test_training.py \
+		tests/autotune/cli/test_train.py tests/autotune/inside/test_chance.py $(ARGS)
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

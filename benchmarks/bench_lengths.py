@@ -202,7 +202,7 @@ class Trainings:
             took_s += start_s
             launched = {n: speeds[n] * math.exp(self._rng.gauss(0, SPEED_APART)) for n in order}
             for count in itertools.count(1):
-                turn, seconds = next(rounds), racing.turn_s(start_s, len(launched))
+                turn, seconds = next(rounds), racing.turn_s(start_s, len(launched), most_s)
                 for number in order:
                     done = seconds * launched[number] * math.exp(self._rng.gauss(0, TURN_APART))
                     slices.append(Slice(number, turn, round(done), seconds, 20, launch=launch))

@@ -20,6 +20,7 @@ _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlier
 _WATCHED_S, _TRIED_S, _EVALUATED_S = 120.0, 60.0, 60.0
 _LOOK_S = 2.0  # between two looks for scores
+_NO_EFFECT = "no effect seen"
 
 # Options for the lowest rate of a schedule, which follows the learning rate.
 _LOWEST_RATES = ("min_lr", "lr_min", "min_learning_rate", "final_lr", "eta_min")
@@ -193,11 +194,12 @@ class _Trier:
     def together(self, candidates: Sequence[Candidate], *, again: bool = True) -> None:
         """Tries in one run all settings whose effects can be told apart, and one by one the others.
 
-        With `again`, also those that showed nothing together.
+        With `again`, or if that run ended before a step, also those that showed nothing together.
         """
         # A seed shows only in losses, in a run of its own, and compiling is slow.
         apart = [one for one in candidates if one.role not in (settings.SEED, settings.COMPILE)]
         shown = self._try(apart) if apart else []
+        again |= bool(apart) and self._unseen[apart[0].option.name] != _NO_EFFECT
         for one in candidates:
             if one not in apart or (again and one not in shown and apart != [one]):
                 shown += self._try([one])
@@ -231,7 +233,7 @@ class _Trier:
         ended = f"ended with exit code {after.code} before its first step"
         why_not = f"no step within {after.seconds:.0f} s" if after.code is None else ended
         for one in tried:
-            self._unseen[one.option.name] = "no effect seen" if after.steps else why_not
+            self._unseen[one.option.name] = _NO_EFFECT if after.steps else why_not
         return [one for one in tried if effects.shows(one, before, after, is_alone=is_alone)]
 
     def _note(self, tried: Sequence[Candidate], shown: Sequence[Candidate]) -> None:

@@ -1,6 +1,7 @@
 """Runs command lines of a training with changed settings, each in a view of its own."""
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -106,9 +107,7 @@ class Prober:
         found: list[Option] = []
         for file in (word.rpartition("=")[2] for word in self.line.words[1:]):
             path = self.directory / file
-            if (
-                not file.endswith(suffixes) or not path.is_file()
-            ):  # first: an argument may be too long for a path
+            if not (file.endswith(suffixes) and os.path.isfile(path)):  # noqa: PTH113 - may be too long for a path
                 continue
             parents = [self.directory / one for one in Path(file).parents][:-1]
             if Path(file).is_absolute() or ".." in Path(file).parts or any(map(view.is_link, parents)):

@@ -72,7 +72,7 @@ def _run(command: str, options: Mapping[str, Any], root: Path, on_event: OnEvent
         (first, *_) = error.errors()
         raise InputError(f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from None
     except PydanticSerializationError as error:  # of NumPy's numbers, say
-        raise InputError(f"{command}: {error}") from None
+        raise InputError(f"{command}: values must be plain numbers, texts and lists: {error}") from None
     event: dict[str, Any] = {}
     # In a process session of its own, so that an interrupt reaches it once, passed on by this process.
     with subprocess.Popen(

@@ -45,7 +45,8 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     if time_s is not None:
         found = replace(found, trial_samples=durations.miniature(found, time_s))
     if found.training_s is not None:
-        say(plan(found, time_s))
+        for line in plan(found, time_s).splitlines():
+            say(line)
     return proposal.text(found, lines)
 
 

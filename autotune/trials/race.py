@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TextIO
 
 from autotune.core.measurement import Measurement, Slice
@@ -46,14 +46,7 @@ from autotune.trials.report import TrialReport
 _TRIES = 4  # attempts at a turn, each twice as long as the one before
 
 
-@dataclass(frozen=True)
-class Least:
-    """The minimum length of a turn: seconds, and counted steps once the step time is known."""
-
-    seconds: float  # 0: by the time that the members take to start
-    steps: int
-
-
+Least = tuple[float, int]  # of a turn: seconds, 0 for `racing.turn_s`, and steps once their time is known
 Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
 
 
@@ -173,10 +166,8 @@ class Race:
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
         # Longer if every turn starts its process anew.
-        self._least = least or (Least(0.0, 5) if order.together else Least(10.0, 10))
-        self._members = {
-            racer.order.number: _Member(racer, server, self._least.steps) for racer in order.members
-        }
+        self._least_s, steps = least or ((0.0, 5) if order.together else (10.0, 10))
+        self._members = {racer.order.number: _Member(racer, server, steps) for racer in order.members}
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()
         self._telemetry = Telemetry(os.getpid())  # the fork server's children are its grandchildren
@@ -234,14 +225,14 @@ class Race:
     def _launch(self) -> Waiting:
         """Starts all members' processes, gives them some rounds, and ends them."""
         launch = max((turn.launch for turn in self._slices), default=0) + 1
-        begun_s, members, least_s = time.monotonic(), self._members_left(), self._least.seconds
+        begun_s, members, least_s = time.monotonic(), self._members_left(), self._least_s
         if self._order.together:
             for number in members:
                 yield from self._members[number].warm_up()
         started_s = time.monotonic()
         start_s = started_s - begun_s
         if self._order.together:
-            least_s = least_s or racing.turn_s(start_s, len(members))
+            least_s = least_s or racing.turn_s(start_s, len(members), self._order.most_s)
         for count in itertools.count(1):
             yield from self._round(launch, least_s)
             rounds_s = time.monotonic() - started_s

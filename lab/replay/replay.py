@@ -190,7 +190,7 @@ class Machine:
             begun_s = now_s
             for number in order:
                 now_s += self._takes(runs[number].start_s, now_s)
-            started_s, seconds = now_s, racing.turn_s(now_s - begun_s, len(order))
+            started_s, seconds = now_s, racing.turn_s(now_s - begun_s, len(order), end_s - at_s)
             for count in itertools.count(1):
                 turn = next(rounds)
                 for number in order:

@@ -78,7 +78,7 @@ def devices(session):
     return {trial.measurement.device for trial in trials if trial.completed}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_script_that_sees_no_gpu_is_not_measured_under_its_name(search, tmp_path):
     done = search(WITHOUT)
     assert (done.returncode, devices(tmp_path / "s")) == (2, set()), done.stdout

@@ -12,7 +12,7 @@ from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
 
 WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
-_SHORTEST_TURN_S, _LONGEST_TURN_S = 0.25, 1.0  # unless steps are longer
+_SHORTEST_TURN_S, _LONGEST_TURN_S, _FITS = 0.25, 1.0, 0.5  # unless steps are longer; share of a race's time
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
 _LAUNCH_ROUNDS, _START_SHARE = 4, 0.5  # rounds of a launch tell less and less; its start costs time, too
@@ -29,13 +29,14 @@ def most_s(trials_s: Iterable[float]) -> float:
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
 
 
-def turn_s(start_s: float, members: int) -> float:
-    """Returns the length of a turn after `members` have started in `start_s` altogether.
+def turn_s(start_s: float, members: int, most_s: float) -> float:
+    """Returns the length of a turn in a race of `most_s` whose `members` took `start_s` to start.
 
     Where starting costs seconds, short turns save little, and less of them counts: a script reports its steps
-    in batches, of which the last one is lost when it is suspended.
+    in batches, of which the last one is lost when it is suspended. But enough rounds have to fit.
     """
-    return min(_LONGEST_TURN_S, max(_SHORTEST_TURN_S, start_s / (_LAUNCH_ROUNDS * members)))
+    fits_s = (_FITS * most_s - _FEWEST_ROUNDS / _LAUNCH_ROUNDS * start_s) / (_FEWEST_ROUNDS * members)
+    return max(_SHORTEST_TURN_S, min(_LONGEST_TURN_S, start_s / (_LAUNCH_ROUNDS * members), fits_s))
 
 
 def is_enough_of_a_launch(rounds: int, rounds_s: float, start_s: float) -> bool:

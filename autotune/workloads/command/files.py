@@ -1,6 +1,7 @@
 """The user's files that a command reads, filled with a trial's settings."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from autotune.core.shell import quoted
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
 from autotune.workloads.readers import named_texts, steps
+
+_QUOTED = re.compile(r"""([\w-]+)["']?\]?\s*[:=]\s*[brBR]{0,2}["']([^"'\s]{8,})["']""")  # in any text
 
 
 class FilledFile(BaseModel):
@@ -86,6 +89,8 @@ def refuse_secrets(document: Document) -> None:
     for number, text in enumerate(document.text.splitlines(), start=1):
         if hide(text) != text:
             raise InputError(f"{why}: line {number}: looks like a key or a password")
+        for name, value in _QUOTED.findall(text):  # in a comment, too
+            secrecy.refuse_secrets({f"line {number}": {name: value}}, why)
     for number, name, text in named_texts(document.text):
         secrecy.refuse_secrets({f"line {number}": {name: text}}, why)
 

@@ -139,7 +139,7 @@ def test_a_node_that_joins_fills_with_trials(tmp_path):
     assert sorted(trial.measurement.node for trial in trials_of(tmp_path)) == ["a", *["b"] * 5]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_trial_continues_on_another_node_when_its_own_dies(tmp_path):
     with started(Started("a"), Started("b")) as cluster:
         process = begin(tmp_path, cluster, "--trials", 3, "--samples", 2000, space=SLOW)
@@ -181,7 +181,7 @@ def test_the_death_of_the_head_is_one_line_and_the_search_can_be_resumed(tmp_pat
     assert [trial.completed for trial in trials_of(tmp_path)] == [True] * 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
 def test_a_node_that_cannot_run_the_trials_is_left_out_in_one_line(tmp_path):
     with started(Started("a"), Started("b", hides=str(tmp_path))) as cluster:

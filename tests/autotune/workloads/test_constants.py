@@ -105,6 +105,10 @@ def test_what_the_script_escapes_wrongly_is_its_own_affair() -> None:
         'password = """{}"""',
         'def main(rate=0.1, *, token="{}"):\n    pass',
         f"# wandb login {'0a' * 20}",
+        '# openai.api_key = "{}"',
+        'password = b"{}"',
+        'token = "{}" if size else ""',
+        "os.system(\"curl --api-key='{}'\")",
     ],
 )
 def test_a_script_that_holds_a_key_is_not_copied_and_the_line_is_named(text: str) -> None:

@@ -136,7 +136,7 @@ def test_a_race_measures_the_speedup_whatever_the_drift(drifting, seed):
     assert done.outcome.status is Status.COMPLETED
     slices = done.measurement.slices
     assert {one.number for one in slices} == {0, 1}
-    assert all(one.seconds >= racing.turn_s(0.0, 2) for one in slices)
+    assert all(one.seconds >= racing.turn_s(0.0, 2, 60.0) for one in slices)
     assert [one.number for one in slices[:4]] == [0, 1, 1, 0]
     truth = Truth(drifting)
     fast, slow = (truth.speed(configurations.configure(drifting.space, one)) for one in (FAST, SLOW))

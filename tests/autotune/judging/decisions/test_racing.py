@@ -201,6 +201,26 @@ def test_a_small_gain_is_distinguished_from_none():
     assert sum(turns.ratio(slices, 1, 0).low > 1 for slices in races) >= 90
 
 
-@pytest.mark.parametrize(("start_s", "members", "turn_s"), [(0.5, 2, 0.25), (6.0, 2, 0.75), (60.0, 3, 1.0)])
+@pytest.mark.parametrize(("start_s", "members", "turn_s"), [(0.5, 2, 0.25), (6.0, 2, 0.75), (20.0, 3, 1.0)])
 def test_turns_are_longer_where_starting_costs_more(start_s, members, turn_s):
-    assert racing.turn_s(start_s, members) == turn_s
+    assert racing.turn_s(start_s, members, 200.0) == turn_s
+
+
+@pytest.mark.parametrize("members", [2, 4])
+@pytest.mark.parametrize("start_s", [0.5, 4.0, 8.0, 10.0])  # of a process
+@pytest.mark.parametrize("trial_s", [10.0, 15.0, 25.0, 45.0, 100.0])
+def test_longer_turns_leave_enough_rounds_wherever_short_ones_do(start_s, members, trial_s):
+    most_s = racing.most_s([trial_s])
+
+    def rounds(turn_s: float) -> int:
+        passed_s, done = 0.0, 0
+        while passed_s < most_s:
+            passed_s, begun, started_s = passed_s + members * start_s, done, passed_s + members * start_s
+            while passed_s < most_s and not racing.is_enough_of_a_launch(
+                done - begun, passed_s - started_s, members * start_s
+            ):
+                passed_s, done = passed_s + members * turn_s, done + 1
+        return done
+
+    if rounds(0.25) >= 12:
+        assert rounds(racing.turn_s(members * start_s, members, most_s)) >= 12
