@@ -121,7 +121,7 @@ SCRIPTS = {
 
 
 @dataclass(frozen=True)
-class Side:
+class Task:
     """A script in its directory, and the minutes to search for better settings."""
 
     script: Script
@@ -195,9 +195,9 @@ class Side:
         return autotune.open(session).winner or self.script.recipe
 
 
-SIDES: Mapping[str, Callable[[Side], Settings]] = {
-    "autotune": Side.with_autotune,
-    "ray-tune": Side.with_ray_tune,
+SIDES: Mapping[str, Callable[[Task], Settings]] = {
+    "autotune": Task.with_autotune,
+    "ray-tune": Task.with_ray_tune,
 }
 
 
@@ -212,14 +212,14 @@ def main() -> None:
     parser.add_argument("--only", choices=SIDES)
     given = parser.parse_args()
     script = SCRIPTS[given.script]
-    side = Side(script, given.directory.resolve(), given.minutes)
+    task = Task(script, given.directory.resolve(), given.minutes)
     for repetition in range(given.repetitions):
-        recommended = {name: find(side) for name, find in SIDES.items() if given.only in {None, name}}
+        recommended = {name: find(task) for name, find in SIDES.items() if given.only in {None, name}}
         for name, settings in recommended.items():
             print(f"{name} recommends {' '.join(flags(settings))}", flush=True)
         for seed in SEEDS:
             for name, settings in {"recipe": script.recipe, **recommended}.items():
-                seconds, loss = side.trained(settings, 10 * seed + repetition)
+                seconds, loss = task.trained(settings, 10 * seed + repetition)
                 line = {"repetition": repetition, "side": name, "seconds": round(seconds, 1), "loss": loss}
                 print(json.dumps(line), flush=True)
 

@@ -45,8 +45,9 @@ def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: floa
     if time_s is not None:
         found = replace(found, trial_samples=durations.miniature(found, time_s))
     if found.training_s is not None:
-        for line in plan(found, time_s).splitlines():
-            say(line)
+        say(plan(found, time_s))
+        if time_s is not None:
+            say(break_even(found.training_s, time_s))
     return proposal.text(found, lines)
 
 
@@ -106,18 +107,23 @@ class _Asking(Choose):
 
 
 def plan(found: ProbeResult, time_s: float | None) -> str:
-    """Returns how long a training takes, how many there is time for, and how many would pay for that time."""
+    """Returns a sentence on how long a training takes, and how many there is time for."""
     training_s = found.training_s or 0.0
-    training = f"A training takes about {units.format_seconds(training_s)} here"
-    wanted = units.format_seconds(_TRAININGS * training_s)
+    one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
-        return f"{training}; --time {wanted.replace(' ', '')} is enough for {_TRAININGS}."
+        advised = f"--time {wanted.replace(' ', '')} is enough for {_TRAININGS}"
+        return f"A training takes about {one} here; {advised}."
     share = found.trial_samples / found.samples if found.trial_samples and found.samples else 1.0
     count, trials = int(time_s / (share * training_s)), units.format_seconds(_TRAININGS * share * training_s)
-    fit = f"{units.format_seconds(time_s)} is enough for {count}"
-    fit += f", {trials} for {_TRAININGS}," if count < _TRAININGS else ","
+    fits = f"{units.format_seconds(time_s)} is enough for {count}"
+    fits += f", {trials} for {_TRAININGS}" if count < _TRAININGS else ""
     head = f", and a trial {share:.0%} of that" if share < 1 else ""
     end = f" {wanted} would be enough for whole trainings." if share < 1 else ""
-    long, count = units.format_seconds(_TO_SAVE_ONE * time_s), math.ceil(_TO_SAVE_ONE * time_s / training_s)
-    pays = f"At 1.5x the search pays off after {plural(count, 'training')}, or in one of {long}."
-    return f"{training}{head}: {fit} including those that confirm a winner.{end}\n{pays}"
+    return f"A training takes about {one} here{head}: {fits}, including those that confirm a winner.{end}"
+
+
+def break_even(training_s: float, time_s: float) -> str:
+    """Returns a sentence on the trainings, or the length of one, that would pay for a search of `time_s`."""
+    long_s = _TO_SAVE_ONE * time_s
+    count = plural(math.ceil(long_s / training_s), "training")
+    return f"At 1.5x the search pays off after {count}, or in one of {units.format_seconds(long_s)}."

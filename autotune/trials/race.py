@@ -225,14 +225,13 @@ class Race:
     def _launch(self) -> Waiting:
         """Starts all members' processes, gives them some rounds, and ends them."""
         launch = max((turn.launch for turn in self._slices), default=0) + 1
-        begun_s, members, least_s = time.monotonic(), self._members_left(), self._least_s
+        begun_s, members = time.monotonic(), self._members_left()
         if self._order.together:
             for number in members:
                 yield from self._members[number].warm_up()
         started_s = time.monotonic()
         start_s = started_s - begun_s
-        if self._order.together:
-            least_s = least_s or racing.turn_s(start_s, len(members), self._order.most_s)
+        least_s = self._least_s or racing.turn_s(start_s, len(members), self._order.most_s)
         for count in itertools.count(1):
             yield from self._round(launch, least_s)
             rounds_s = time.monotonic() - started_s

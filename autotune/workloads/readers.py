@@ -5,7 +5,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -169,28 +169,6 @@ def parse_python(text: str | bytes) -> ast.Module:
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"not Python: {getattr(error, 'msg', error)}") from None
-
-
-def named_texts(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yields texts that a script gives a name, as in `login(key="...")`, each with its line and that name."""
-    for node in ast.walk(parse_python(text)):
-        pairs: Iterable[tuple[str, ast.expr | None]] = ()
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                pairs = [(ast.unparse(target), value) for target in targets]
-            case ast.AnnAssign(target=target, value=value):
-                pairs = [(ast.unparse(target), value)]
-            case ast.keyword(arg=str(name), value=value):
-                pairs = [(name, value)]
-            case ast.Dict(keys=keys, values=values):
-                pairs = [(ast.unparse(key), one) for key, one in zip(keys, values, strict=True) if key]
-            case ast.arguments():
-                usual = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
-                named = zip(node.kwonlyargs, node.kw_defaults, strict=True)
-                pairs = [(one.arg, value) for one, value in (*usual, *named)]
-        for name, value in pairs:
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value.lineno, (re.findall(r"[\w-]+", name) or [""])[-1], value.value
 
 
 class _PythonReader:

@@ -12,7 +12,8 @@ from autotune.judging.measurement import turns
 from autotune.judging.measurement.estimates import Figure
 
 WIDTH = 0.1  # of a factor's interval, relative: wider ones are not quoted
-_SHORTEST_TURN_S, _LONGEST_TURN_S, _FITS = 0.25, 1.0, 0.5  # unless steps are longer; share of a race's time
+_SHORTEST_TURN_S, _LONGEST_TURN_S = 0.25, 1.0  # unless steps are longer
+_FEWEST_ROUNDS_SHARE = 0.5  # of a race's time, in which its fewest rounds have to fit
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
 _LAUNCH_ROUNDS, _START_SHARE = 4, 0.5  # rounds of a launch tell less and less; its start costs time, too
@@ -35,7 +36,8 @@ def turn_s(start_s: float, members: int, most_s: float) -> float:
     Where starting costs seconds, short turns save little, and less of them counts: a script reports its steps
     in batches, of which the last one is lost when it is suspended. But enough rounds have to fit.
     """
-    fits_s = (_FITS * most_s - _FEWEST_ROUNDS / _LAUNCH_ROUNDS * start_s) / (_FEWEST_ROUNDS * members)
+    launches_s = _FEWEST_ROUNDS / _LAUNCH_ROUNDS * start_s
+    fits_s = (_FEWEST_ROUNDS_SHARE * most_s - launches_s) / (_FEWEST_ROUNDS * members)
     return max(_SHORTEST_TURN_S, min(_LONGEST_TURN_S, start_s / (_LAUNCH_ROUNDS * members), fits_s))
 
 

@@ -13,9 +13,15 @@ from autotune.core.errors import InputError
 from autotune.core.shell import quoted
 from autotune.workloads.command import line
 from autotune.workloads.in_place import Document, form_of
-from autotune.workloads.readers import named_texts, steps
+from autotune.workloads.readers import steps
 
-_QUOTED = re.compile(r"""([\w-]+)["']?\]?\s*[:=]\s*[brBR]{0,2}["']([^"'\s]{8,})["']""")  # in any text
+# As in `login(key="...")`, `{"key": "..."}`, `environ["KEY"] = "..."` and `key: str = "..."`, in comments and
+# texts, too. A class named Token may have a docstring in the line after its colon.
+_NAMED_TEXT = re.compile(
+    r"""(?P<name>[\w-]+)(?:["']\]?\s*[:=]\s*|[ \t]*(?::[ \t]*[\w.[\]|, \t]+)?:?=\s*)"""
+    r"""(?:[\w.]+\s*=\s*)*\(?\s*"""
+    r"""[A-Za-z]{0,2}(?P<quote>"{3}|'{3}|["'])(?P<text>[^"'\n]*\w[^"'\n]*)(?P=quote)"""
+)
 
 
 class FilledFile(BaseModel):
@@ -89,10 +95,9 @@ def refuse_secrets(document: Document) -> None:
     for number, text in enumerate(document.text.splitlines(), start=1):
         if hide(text) != text:
             raise InputError(f"{why}: line {number}: looks like a key or a password")
-        for name, value in _QUOTED.findall(text):  # in a comment, too
-            secrecy.refuse_secrets({f"line {number}": {name: value}}, why)
-    for number, name, text in named_texts(document.text):
-        secrecy.refuse_secrets({f"line {number}": {name: text}}, why)
+    for match in _NAMED_TEXT.finditer(document.text):
+        number = document.text.count("\n", 0, match.start("text")) + 1
+        secrecy.refuse_secrets({f"line {number}": {match["name"]: match["text"]}}, why)
 
 
 def filled(own: FilledFile, values: Mapping[str, Any]) -> dict[str, Any]:
