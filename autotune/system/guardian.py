@@ -118,15 +118,13 @@ def end_descendants(timeout_s: float = _END_S) -> None:
 
 def end_all(find: Callable[[], Collection[int]], timeout_s: float = _END_S) -> None:
     """Kills the processes in `find()` until there are none, or for `timeout_s`; frees their shared memory."""
-    deadline, shared, empty = time.monotonic() + timeout_s, set[str](), 0
-    while empty < 2 and time.monotonic() < deadline:
-        pids = find()
-        empty = 0 if pids else empty + 1  # in one look, a process that is just being executed may be missed
+    deadline, shared = time.monotonic() + timeout_s, set[str]()
+    while (pids := find()) and time.monotonic() < deadline:
         shared |= shared_memory(pids)
         for pid in pids:
             with suppress(OSError):  # it has ended, or is another user's
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)  # a killed process takes a moment to be gone
+        time.sleep(0.01)  # a killed process takes a moment to be gone
     remove_shared_memory(shared)
 
 

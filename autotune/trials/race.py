@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from autotune.core.measurement import Measurement, Slice
 from autotune.core.record_names import QUEUED
@@ -46,7 +46,13 @@ from autotune.trials.report import TrialReport
 _TRIES = 4  # attempts at a turn, each twice as long as the one before
 
 
-Least = tuple[float, int]  # of a turn: seconds, 0 for `racing.turn_s`, and steps once their time is known
+class Least(NamedTuple):
+    """The minimum length of a turn."""
+
+    seconds: float  # 0: by `racing.turn_s`
+    steps: int  # counted, once the step time is known
+
+
 Waiting = Generator[None, None, None]  # yields while it waits, so that its caller can report
 
 
@@ -166,7 +172,7 @@ class Race:
         self._slices = read_slices(self._place)
         self._earlier_s = sum(turn.seconds for turn in self._slices)
         # Longer if every turn starts its process anew.
-        self._least_s, steps = least or ((0.0, 5) if order.together else (10.0, 10))
+        self._least_s, steps = least or (Least(0.0, 5) if order.together else Least(10.0, 10))
         self._members = {racer.order.number: _Member(racer, server, steps) for racer in order.members}
         self._lengths = {racer.order.number: racer.samples for racer in order.members}
         self._course = self._run()

@@ -57,7 +57,7 @@ class Killed:
             return None
         pids, family = self._pids(victim), killing.family(self.process)
         is_guarded = victim != "driver and guardian" and bool(self._pids("guardian"))
-        children = killing.children(self.process)
+        holders = [*killing.children(self.process), *killing.kinds(family).get("guardian", [])]
         for pid in pids:
             try:
                 (os.killpg if victim == "process group" else os.kill)(pid, signal.SIGKILL)
@@ -65,9 +65,9 @@ class Killed:
                 continue
         if victim in WITH_THE_DRIVER:
             self.process.wait()
-            # Only the next command ends the others, once the last child has let go of the lock.
+            # Only the next command ends the others, once those killed have let go of the directory's lock.
             if not is_guarded:
-                killing.wait_for(lambda: not killing.alive(children), 60, "the end of its children")
+                killing.wait_for(lambda: not killing.alive(holders), 60, "the end of those killed")
                 killing.begin(self.directory, "status", "s", **self._environment).wait(240)
             killing.wait_for(lambda: not killing.alive(family), 60, "the end of everything")
             self.check()

@@ -25,7 +25,7 @@ from autotune.trials.progress import Phase
 from tests.faults.sessions import small_disk
 from tests.waiting import finish, is_over, status, wait_for
 
-SHORT = (0.1, 3)
+SHORT = race.Least(0.1, 3)
 Race = partial(race.Race, least=SHORT)
 
 
