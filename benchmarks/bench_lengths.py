@@ -26,12 +26,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import optuna
+from optuna.distributions import FloatDistribution
+from optuna.samplers import TPESampler
 
 from autotune.core.measurement import Evaluation, Measurement, Schedule, Slice, Throughput
 from autotune.core.settings import LEARNING_RATE, LENGTH, MICRO_BATCH, Config, settings_key
@@ -40,10 +43,12 @@ from autotune.judging.decisions import confirm, objective, planning, racing, sto
 from autotune.searcher import heuristics
 from autotune.searcher.ports import Environment, Listener, SearchOptions
 from autotune.searcher.search import Search
-from autotune.space import spaces
+from autotune.space import distributions, spaces
 from autotune.space.space import Space
 
 HERE = Path(__file__).parent
+SHARES = (0.25, 1.0)  # of the recipe's length, for plain Ray Tune
+ASHA_RUNGS, ASHA_CUT = (1, 4), 75  # of eight evaluations: a quarter goes on
 START_S, EVALUATION_S, STEPS_SEEN, ASKED_AFTER_S = 5.0, 2.5, 200, 8.0
 UNRECORDED = {"accumulation_steps", "precision", "num_workers", "channels_last"}  # knobs of the demonstration
 SPEED_APART, HALF_WIDTH, TURN_APART = 0.015, 0.01, 0.03
@@ -148,10 +153,17 @@ class Trainings:
             self._space.samples(config),
         )
 
-    def true_quality(self, config: Config) -> float:
-        return self._law.quality(*self._settings(config))
+    def worth(self, winner: Config | None) -> tuple[float | None, float]:
+        """Returns the true speedup of a winner, None if there is none, and the quality that it lacks."""
+        baseline, start = self._space.baseline_config, self._law.recipe.start
+        if winner is None:
+            return None, 0.0
+        least = objective.least(self._space.objective, self._law.quality(*self._settings(baseline)), start)
+        return self._true_s(baseline) / self._true_s(winner), least - self._law.quality(
+            *self._settings(winner)
+        )
 
-    def true_s(self, config: Config) -> float:
+    def _true_s(self, config: Config) -> float:
         batch, _, samples = self._settings(config)
         return samples * self._law.seconds[batch]
 
@@ -243,14 +255,41 @@ def run_search(law: Law, space: Space, seed: int) -> Found:
         clock_s[0] += seconds
         search.end(trial.number, outcome, shown)
     confirmed = confirm.confirmed(search.history)
-    baseline = space.baseline_config
-    if not confirmed:
-        return Found(None, 0.0, clock_s[0] / 60, len(search.history.searched))
-    winner = confirmed[0].config
-    least = objective.least(space.objective, trainings.true_quality(baseline), law.recipe.start)
-    factor = trainings.true_s(baseline) / trainings.true_s(winner)
-    lost = least - trainings.true_quality(winner)
+    factor, lost = trainings.worth(confirmed[0].config if confirmed else None)
     return Found(factor, lost, clock_s[0] / 60, len(search.history.searched))
+
+
+def plain_ray_tune(law: Law, space: Space, seed: int) -> Found:
+    """Searches with plain Ray Tune, as in `against_ray_tune.py`: the quickest good enough training wins.
+
+    OptunaSearch's default sampler under ASHA with its default reduction, over the same knobs. It is told
+    the loss that is good enough, from a run of the recipe, and runs nothing again.
+    """
+    trainings, baseline = Trainings(law, space, seed), space.baseline_config
+    study = optuna.create_study(sampler=TPESampler(seed=seed))
+    _, shown, clock_s = trainings.run(Trial(0, baseline), None)
+    first = shown.quality or 0.0
+    good_enough = objective.least(space.objective, first, law.recipe.start)
+    rungs: dict[int, list[float]] = defaultdict(list)
+    whole: list[tuple[float, Config]] = []
+    while clock_s < (space.budget.time or math.inf):
+        asked = study.ask({**distributions.distributions(space), LENGTH: FloatDistribution(*SHARES)})
+        config = distributions.configuration(asked.params, space)
+        config |= {LENGTH: round(asked.params[LENGTH] * space.samples(baseline))}
+        _, shown, seconds = trainings.run(Trial(len(study.trials), config), None)
+        for number, point in enumerate(shown.curve, start=1):
+            if number in ASHA_RUNGS and number < len(shown.curve):
+                rungs[number].append(point.quality)
+                if point.quality < np.percentile(rungs[number], ASHA_CUT):
+                    break
+        share = number / len(shown.curve)
+        lost = max(0.0, good_enough - point.quality) / (good_enough - law.recipe.start)
+        study.tell(asked, seconds * (1 + 10 * lost))
+        clock_s += seconds * share
+        if share == 1 and not lost:
+            whole.append((seconds, config))
+    factor, lost = trainings.worth(min(whole, key=itemgetter(0))[1] if whole else None)
+    return Found(factor, lost, clock_s / 60, len(study.trials))
 
 
 class _ByThreeTerms(planning.LengthNeeds):
@@ -323,6 +362,9 @@ RULES: Mapping[str, Rule] = {
 }
 
 
+RAY_TUNE = "plain Ray Tune"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -332,7 +374,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--deviation", type=float, help="SD of the score between equal trainings")
     parser.add_argument("--evaluations", type=int, default=1, help="several: at a constant rate")
-    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    parser.add_argument("--rules", nargs="+", choices=[*RULES, RAY_TUNE], default=list(RULES))
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     law = Law(RECIPES[given.recipe])
@@ -341,11 +383,12 @@ def main() -> None:
     budget = space.budget.model_copy(update={"time": minutes * 60})
     space = space.model_copy(update={"budget": budget})
     print(f"equal trainings differ by {law.deviation:.4f}; seconds a sample by batch: {law.seconds}")
-    print("| rule | confirm | faster, median (10% to 90%) | lost too much | minutes | trials |")
+    print("| rule | recommend | faster, median (10% to 90%) | lost too much | minutes | trials |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in given.rules:
-        with RULES[name]():
-            results = [run_search(law, space, seed) for seed in range(given.seeds)]
+        with RULES.get(name, nullcontext)():
+            find = plain_ray_tune if name == RAY_TUNE else run_search
+            results = [find(law, space, seed) for seed in range(given.seeds)]
         won = sorted(one.factor for one in results if one.factor is not None)
         speedup = "-"
         if won:

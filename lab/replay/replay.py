@@ -162,11 +162,10 @@ class Machine:
             seconds = record["at_s"] - at_s
             if seconds - asked_s >= _ASKED_EVERY_S:
                 asked_s = seconds
-                threshold = yield seconds
-                is_shared = threshold is not None and trial.number in threshold.shared
-                shown = replace(progress.measurement(), shared=is_shared)
-                if threshold and (beaten := stopping.verdict(shown, threshold, samples, trial.config)):
-                    return Simulated(beaten, self._shown(progress, run), seconds)
+                if threshold := (yield seconds):
+                    shown = replace(progress.measurement(), shared=trial.number in threshold.shared)
+                    if beaten := stopping.verdict(shown, threshold, samples, trial.config):
+                        return Simulated(beaten, self._shown(progress, run), seconds)
             if target is not None and curves.samples_to_reach(progress.curve, target) is not None:
                 break
             if until_timed and progress.has_known_speed():

@@ -29,13 +29,21 @@ def _warm(table: Table, seed: int, trials: int) -> Result:
     return replay.search(table, seed, trials, earlier=earlier)
 
 
-STRATEGIES: dict[str, Strategy] = {
-    "ours": replay.search,
+def _told_best(table: Table, seed: int, trials: int) -> Result:
+    """Tries the best configuration alone, and confirms it: what a search of any strategy costs at least."""
+    left = [Truth(table).best_config]
+    rules = strategies.Rules(lambda _: left.pop() if left else None)
+    return strategies.search(lambda *_: rules, table, seed, trials)
+
+
+STRATEGIES: dict[str, Strategy] = {"ours": replay.search, **strategies.OTHERS}
+TOLD_BEST = "oracle"
+# This search told more, or with several trials at a time.
+VARIANTS: dict[str, Strategy] = {
+    TOLD_BEST: _told_best,
     "warm": _warm,
-    **strategies.OTHERS,
+    **{f"{n} slots": partial(replay.search, slots=n) for n in (4, 16)},
 }
-# This search with several trials at a time.
-SLOTS: dict[str, Strategy] = {f"{n} slots": partial(replay.search, slots=n) for n in (4, 16)}
 PROFILE_TIMES = (1, 2, 4)
 _RIGHT = 1 - racing.CLOSE  # of the best merit: a race does not distinguish closer ones
 
@@ -122,13 +130,17 @@ class Truth:
         """The highest merit."""
         return max(self._known.values())
 
+    @property
+    def best_config(self) -> Config:
+        return max(self._configs, key=self.merit)
+
+    @property
+    def _configs(self) -> list[Config]:
+        return [self._table.space.baseline_config, *(configurations.allowed(self._table.space) or [])]
+
     @cached_property
     def _known(self) -> dict[Key, float]:
-        configs = [
-            self._table.space.baseline_config,
-            *(configurations.allowed(self._table.space) or []),
-        ]
-        return {settings_key(c, ()): self.merit(c) for c in configs}
+        return {settings_key(c, ()): self.merit(c) for c in self._configs}
 
     def share(self, config: Config) -> float:
         """Returns the share of the best merit that `config` reaches; 0 if it cannot win."""
@@ -196,7 +208,7 @@ def _read(file: Path) -> tuple[Table, Truth]:
 
 def _score(file: Path, strategy: str, seed: int, trials: int) -> Score:
     table, truth = _read(file)
-    return score((STRATEGIES | SLOTS)[strategy](table, seed, trials), truth)
+    return score((STRATEGIES | VARIANTS)[strategy](table, seed, trials), truth)
 
 
 def false_claims(file: Path, seeds: int, trials: int) -> int:

@@ -254,7 +254,7 @@ def _with_batch(space: Space, size: int) -> Config:
     return configurations.changed(space, space.baseline_config, {MICRO_BATCH: size})
 
 
-def _search(rules: Callable[[Space, int], Rules], table: Table, seed: int, trials: int) -> Result:
+def search(rules: Callable[[Space, int], Rules], table: Table, seed: int, trials: int) -> Result:
     """Searches by `rules`, after the two runs of the baseline that settle the quality to reach."""
     machine, ended, seconds = Machine(table, seed), list[Trial](), 0.0
     for repeat in (None, confirm.noise_repeat()):
@@ -330,4 +330,4 @@ _RULES: dict[str, Callable[[Space, int], Rules]] = {
     "doubling": doubling,
     "zeus": zeus,
 }
-OTHERS: dict[str, Strategy] = {name: partial(_search, rules) for name, rules in _RULES.items()}
+OTHERS: dict[str, Strategy] = {name: partial(search, rules) for name, rules in _RULES.items()}

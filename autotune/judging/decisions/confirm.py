@@ -93,15 +93,17 @@ def next_step(history: History) -> Proposal | None:
     if again := _quickest_again(history):
         return again
     undecided = [t for t in _contenders(standing, history) if race_of(t.number, history) is None]
+    leader = tested[0] if tested else _leader(standing, history)
     unraced = [t for t in undecided if not _was_behind(t, standing, history)]
+    if leader is None:  # even the champion may have been behind one that is no contender
+        unraced = unraced or undecided
     if unraced and not tested:
         members = tuple(t.number for t in unraced)
         before = {number for t in history.trials if t.outcome is not None for number in t.race}
         if before & set(members):  # a larger race failed
             members = members[:1]
         return Proposal(history.trial(0).config, race=(0, *members))
-    leader = tested[0] if tested else _leader(standing, history)
-    if claim(leader.number, history).is_done:
+    if leader is None or claim(leader.number, history).is_done:
         return None
     seed = next_seed(leader, history)
     return Proposal(history.trial(seed.of).config, seed) if seed else None
@@ -185,10 +187,10 @@ def _may_be_as_good(trial: Trial, champion: Trial, history: History) -> bool:
     return most * moved / history.length(trial) >= history.trainings_per_s(champion)
 
 
-def _leader(standing: Sequence[Trial], history: History) -> Trial:
+def _leader(standing: Sequence[Trial], history: History) -> Trial | None:
     """Returns the trial to repeat next: the race's winner, or the one that would reach the target first."""
     raced = [t for t in standing if race_of(t.number, history) is not None]
-    return max(raced, key=lambda t: _place(t, history))
+    return max(raced, key=lambda t: _place(t, history), default=None)
 
 
 def _place(trial: Trial, history: History) -> tuple[bool, float]:
@@ -313,6 +315,6 @@ def recommended(history: History) -> tuple[Trial, Claim | None] | None:
     if not _begun(history.trials):
         return history.best, None
     standing = [t for t in finalists(history) if t.completed and not claim(t.number, history).why_not]
-    if any(race_of(t.number, history) for t in standing):
-        return _leader(standing, history), None
+    if leader := _leader(standing, history):
+        return leader, None
     return next((t for t in standing if not history.seems_slower(t)), history.trial(0)), None

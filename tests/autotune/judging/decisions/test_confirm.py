@@ -122,6 +122,14 @@ def test_a_contender_that_was_surely_behind_is_not_raced_again(trials, space, ma
     assert (step.race, step.repeat.of in {0, 3}) == ((), True)
 
 
+def test_a_champion_that_was_behind_one_that_is_no_contender_is_raced_alone(trials, space, make_trial):
+    slower = make_trial(4, 26, curve=[0.2], half_width=0.1, micro_batch_size=8)
+    race = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.05, 4: 1.2}, apart=0.3))
+    history = History([*trials, slower, race], space)
+    assert {number: claims.race_of(number, history) for number in (3, 4)} == {3: None, 4: None}
+    assert confirm.next_step(history).race == (0, 3)
+
+
 def test_a_contender_that_seemed_slower_in_its_race_is_not_raced_again(trials, space, make_trial):
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     both = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 0.95}, apart=0.3))
