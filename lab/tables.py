@@ -137,7 +137,7 @@ def replay(
     from lab.replay import scoring  # noqa: PLC0415 - importing the sampler takes a second
     from lab.replay.table import Table  # noqa: PLC0415
 
-    option_values.one_of("--strategy", strategy, tuple(scoring.STRATEGIES))
+    option_values.one_of("--strategy", strategy, (*scoring.STRATEGIES, *scoring.VARIANTS))
     known = Table.read(file)
     require_whole(known, file)
     print(f"Simulated device time, medians of {seeds}:")

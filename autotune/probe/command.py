@@ -15,6 +15,7 @@ from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import Prober
 from autotune.probe.scores import Score
 from autotune.probe.watching import Watched
+from autotune.workloads.command.line import processes
 
 _STEPS = 8  # of a run that tries settings
 _WATCHED_STEPS = 40  # of the user's own training, if no evaluation comes earlier
@@ -116,6 +117,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         followers=tuple(rates) if settings.LEARNING_RATE in trier.roles else (),
         samples_per_epoch=duration.samples_per_epoch,
         cpus=cpus,
+        shares_batch=effects.shares_batch(seen, processes(prober.line.words)),
     )
     return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
 

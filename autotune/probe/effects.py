@@ -167,6 +167,14 @@ def samples_of_step(seen: Watched) -> int | None:
     return int(size) * seen.steps[:2][-1].passes if size else None
 
 
+def shares_batch(seen: Watched, launched: str | None) -> bool:
+    """Returns True if each of the `launched` processes trains its part of the loader's batch."""
+    rows, size = next(iter(seen.steps[0].shape), 0), seen.loader.get("batch_size")
+    return (
+        launched is not None and launched.isdecimal() and int(launched) > 1 and rows * int(launched) == size
+    )
+
+
 def step_s(seen: Watched) -> float | None:
     """Returns the median seconds of a step, without the first few; None if too few were seen."""
     times = [one.at_s for one in seen.steps[2:]]

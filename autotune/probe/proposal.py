@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from autotune.core.settings import COMPILE, LENGTH, SEED, Setting
+from autotune.core.settings import COMPILE, LENGTH, PROCESSES, SEED, Setting
 from autotune.probe import options
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
@@ -37,6 +37,7 @@ class ProbeResult:
     samples: int | None = None  # of the user's training, if its length may change
     trial_samples: int | None = None  # of a trial, if that is a miniature of the training
     cpus: int = 1
+    shares_batch: bool = False  # the batch size is that of all processes together
 
 
 def space(found: ProbeResult) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def _baseline(found: ProbeResult) -> dict[str, Any]:
             inside[option.name] = value
         else:
             values[option.placeholder] = value
-    return values | nest(inside)
+    return values | nest(inside) | ({PROCESSES: 1} if found.shares_batch else {})
 
 
 def _own(candidate: Candidate | None, option: Option) -> Setting:

@@ -25,7 +25,7 @@ def is_break(record: Mapping[str, Any]) -> bool:
 
 
 def steps_of(record: Mapping[str, Any]) -> int:
-    return int(units.number(record.get(STANDS_FOR)) or 1)
+    return max(1, int(units.number(record.get(STANDS_FOR)) or 1))
 
 
 def is_score(name: str) -> bool:

@@ -109,19 +109,14 @@ class Attempt:
     def _poll(self, timeout_s: float, records: list[dict[str, Any]]) -> None:
         """Adds the records of the next `timeout_s`, or until the trial ends, to `records`."""
         child, deadline = self._child, time.monotonic() + timeout_s
-        metric, most = self._order.metric, 0 if self._order.whole else self._order.ends.samples
+        most = 0 if self._order.whole else self._order.ends.samples
         while child and self._outcome is None and (left_s := deadline - time.monotonic()) > 0:
             records += self._take(child.poll(left_s))
             if (outcome := self._conclusion(child.verdict)) is not None:
                 child.stop(self._order.limits.closing_s)
                 self._outcome = outcome
-            elif most and self._progress.is_overdue(most):
+            elif most and (fault := self._progress.fault(most)):
                 child.stop(_BEATEN_GRACE_S)
-                samples = self._progress.measurement().samples
-                fault = (
-                    f"no record has {metric.name} after {samples:,} {metric.unit}; the workload must yield "
-                    f"one that has it by {most:,}, the {metric.unit} of a trial"
-                )
                 self._outcome = failures.failure(Failure.ERROR, fault)
 
     def _conclusion(self, verdict: Outcome | None = None) -> Outcome | None:

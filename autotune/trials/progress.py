@@ -10,13 +10,14 @@ from typing import Any
 from autotune.core import units
 from autotune.core.measurement import PHASES, Evaluation, Measurement, Metric, Schedule, Throughput
 from autotune.core.record_names import COMPILING, FLOPS, PARAMETERS, QUEUED, RATE, SUSPENDED, TRAIN_LOSS
-from autotune.core.settings import Config
+from autotune.core.settings import PROCESSES, Config, effective_batch
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.measurement.meter import Meter, prefetched_steps, with_evaluations
 from autotune.storage.records import forget_from, is_mark, steps_of
 from autotune.trials import failures
 from autotune.trials.peaks import MemoryPeaks, amount
 
+_STEPS_TO_TELL = 5  # the processes that train by the samples of a step: a last batch may be small
 _WHOLE_SHARE = 0.95  # of a training's samples, due before its last evaluation; an epoch may drop a batch
 
 
@@ -40,6 +41,8 @@ class Progress:
     def __init__(self, metric: Metric, settings: Config) -> None:
         self._metric = metric
         self._prefetched = prefetched_steps(settings)
+        self._batch, self._processes = effective_batch(settings), int(settings.get(PROCESSES) or 1)
+        self._steps, self._largest_step = 0, 0.0  # the latter in samples
         self._meters = [Meter(self._prefetched)]  # one for each node that it has run on
         self._node = ""
         self.evaluated_samples = 0  # before the last evaluation
@@ -75,11 +78,24 @@ class Progress:
     def _turned(self, value: float | None) -> float | None:
         return None if value is None else self._metric.turned(value)
 
-    def is_overdue(self, samples: int) -> bool:
-        """Returns True if a trial of `samples` has run far beyond its end without an evaluation there."""
+    def fault(self, planned: int) -> str | None:
+        """Returns why a running trial of `planned` samples cannot become a valid one; None if it may."""
+        name, unit = self._metric.name, self._metric.unit
         # Both: the first step of a large batch may already be past the end.
-        is_far_beyond = self._samples >= 3 * samples and self._steps_since_evaluation >= 100
-        return self.evaluated_samples < samples and is_far_beyond
+        is_far_beyond = self._samples >= 3 * planned and self._steps_since_evaluation >= 100
+        if self.evaluated_samples < planned and is_far_beyond:
+            return (
+                f"no record has {name} after {self._samples:,} {unit}; the workload must yield one that has "
+                f"it by {planned:,}, the {unit} of a trial"
+            )
+        is_known = self._processes > 1 and self._steps >= _STEPS_TO_TELL
+        if is_known and round(self._largest_step) * self._processes == self._batch:
+            return (
+                f"a step trains {self._largest_step:,.0f} {unit}, but {self._processes} processes with these "
+                f"settings would train {self._batch:,}: fewer have started, or they share one batch; if so, "
+                f"set {PROCESSES} to 1 in the baseline"
+            )
+        return None
 
     def phase(self, silent_s: float) -> Phase:
         """Returns the phase of a trial whose last record came `silent_s` ago."""
@@ -156,6 +172,9 @@ class Progress:
             queued=record.get(QUEUED) is True,
             steps=steps_of(record),
         )
+        if not is_evaluation:
+            self._steps += steps_of(record)
+            self._largest_step = max(self._largest_step, (self._samples - before) / steps_of(record))
         # Evaluations, and checkpoints in the step after one, recur at the same height: that is not growth.
         is_step = not is_evaluation and self._steps_since_evaluation > 0
         self._memory.count(record, is_step=is_step)

@@ -37,7 +37,7 @@ def run(tmp_path, monkeypatch, capsys):
         (["replay", "nowhere.jsonl"], ["nowhere.jsonl", "cannot be read"]),
         (
             ["replay", "nowhere.jsonl", "--strategy", "luck"],
-            ["--strategy", "ours, warm, optuna, told, gp, random, asha, bohb, doubling, zeus"],
+            ["--strategy", "ours, optuna, told, gp, random, asha, bohb, doubling, zeus, oracle, warm"],
         ),
     ],
 )

@@ -12,8 +12,17 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*(?:\[\d+\][\w.-]*)*)\}")
 _WORKDIR = "{workdir}"
 _CONTINUED = "\\\n"
-_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
-_OPTIONS = ("nproc_per_node", "nproc-per-node", "num_processes", "num-processes", "num_gpus", "num-gpus")
+_TORCHRUN, _MPI = ("nproc_per_node", "nproc-per-node"), ("n", "np")
+_LAUNCHERS = {  # with their options for the number of processes
+    "torchrun": _TORCHRUN,
+    "torch.distributed.run": _TORCHRUN,
+    "torch.distributed.launch": _TORCHRUN,
+    "accelerate": ("num_processes", "num-processes"),
+    "deepspeed": ("num_gpus", "num-gpus"),
+    "srun": ("n", "ntasks"),
+    "mpirun": _MPI,
+    "mpiexec": _MPI,
+}
 
 
 def split(text: str) -> list[str]:
@@ -96,9 +105,10 @@ def path_in(texts: Sequence[str]) -> str | None:
 
 def processes(run: Sequence[str]) -> str | None:
     """Returns the launcher's process count in `run`, a placeholder or a number; None if it has none."""
-    launcher = next((place for place, word in enumerate(run) if word.rpartition("/")[2] in _LAUNCHERS), None)
+    names = [word.rpartition("/")[2] for word in run]
+    launcher = next((place for place, name in enumerate(names) if name in _LAUNCHERS), None)
     if launcher is None:
         return None
     words = [word for whole in run[launcher + 1 :] for word in whole.split("=", 1)]
     options = ((word, number) for word, number in itertools.pairwise(words) if word.startswith("-"))
-    return next((number for word, number in options if word.lstrip("-") in _OPTIONS), None)
+    return next((n for word, n in options if word.lstrip("-") in _LAUNCHERS[names[launcher]]), None)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from autotune.probe import effects
 from autotune.probe.watching import Watched, WatchedStep
 
@@ -36,3 +38,13 @@ def test_a_gpu_has_tf32_as_a_choice():
     tried = effects.candidates(effects.inside(seen), seen)
     precision = next(one for one in tried if one.role == "precision")
     assert precision.words["tf32"] == "tf32"
+
+
+@pytest.mark.parametrize(
+    ("rows", "launched", "shares"),
+    [(4, "2", True), (8, "2", False), (8, "1", False), (4, None, False), (4, "gpu", False)],
+)
+def test_processes_share_a_batch_if_each_trains_its_part_of_it(rows, launched, shares):
+    step = WatchedStep(at_s=0.0, rates=(), passes=1, shape=(rows, 4), dtype="float32", loss=1.0)
+    seen = Watched(steps=(step,), loader={"batch_size": 8})
+    assert effects.shares_batch(seen, launched) is shares

@@ -242,6 +242,30 @@ def test_a_quality_that_is_no_number_is_a_failure(progress, quality):
     assert verdict.reason == f"bleu_4 is not a number after 80 samples, got {quality!r}"
 
 
+def test_processes_that_share_the_batch_of_one_are_a_fault_of_the_trial():
+    """As with Accelerate's `split_batches`, or a launcher that starts one process instead of two."""
+    shares = Progress(SCORE, {"micro_batch_size": 4, "processes": 2})
+    time_s, samples = train(shares, 4)
+    assert shares.fault(1000) is None
+    train(shares, 1, time_s, samples)
+    assert "a step trains 4 samples, but 2 processes with these settings would train 8" in shares.fault(1000)
+
+
+@pytest.mark.parametrize("settings", [{"micro_batch_size": 2, "processes": 2}, {"micro_batch_size": 4}])
+def test_processes_that_train_their_own_batches_are_none(settings):
+    trained = Progress(SCORE, settings)
+    time_s, samples = train(trained, 20)
+    trained.count({"at_s": time_s + 1, "samples": samples + 2})  # the last batch of an epoch
+    assert trained.fault(1000) is None
+
+
+def test_a_trial_far_beyond_its_end_without_an_evaluation_is_a_fault(progress):
+    train(progress, 99)
+    assert progress.fault(100) is None
+    train(progress, 1, 10, 4 * 99)
+    assert "no record has bleu_4 after 400 samples" in progress.fault(100)
+
+
 def test_without_an_evaluation_nothing_is_complete(progress):
     train(progress, 20)
     assert "without a record that has bleu_4" in progress.conclude(COMPLETED).reason

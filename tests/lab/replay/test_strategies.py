@@ -53,6 +53,14 @@ def test_a_failed_trial_is_ignored_or_told_as_one_that_breaks_a_constraint(
     assert sampled._study.trials[0].state is state
 
 
+def test_the_oracle_tries_the_best_configuration_alone(recorded):
+    result = scoring.VARIANTS["oracle"](recorded, 0, 15)
+    _, best = [t for t in result.trials if t.kind == "searched"]
+    truth = Truth(recorded)
+    assert truth.share(best.config) == 1
+    assert (result.claims_gain, result.winner) == (True, best.config)
+
+
 def test_doubling_ends_with_the_first_batch_that_does_not_fit(recorded):
     result = strategies.OTHERS["doubling"](recorded, 0, 15)
     searched = [t for t in result.trials if t.kind == "searched"]
