@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from autotune.core import settings
 
@@ -103,20 +102,10 @@ LIGHTNINGS_SHORT: Mapping[str, Sequence[str | int]] = MappingProxyType(
 ACCELERATES = MappingProxyType({"fp32": "no", "bf16": "bf16", "fp16": "fp16"})
 TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"})
 
-_SETTINGS = {name: setting for setting, names in NAMES.items() for name in names}
-_PRECISIONS = {
-    word: precision for words in (LIGHTNINGS, ACCELERATES, TORCHS) for precision, word in words.items()
+SETTINGS = {name: setting for setting, names in NAMES.items() for name in names}
+PRECISIONS = {
+    name: precision for each in (LIGHTNINGS, ACCELERATES, TORCHS) for precision, name in each.items()
 }
-
-
-def setting_of(name: str) -> str:
-    """Returns the setting that a project's `name` usually means, or `name` itself if it is not common."""
-    return _SETTINGS.get(name, name)
-
-
-def precision_of(value: Any) -> Any:
-    """Returns the precision that a framework's word or dtype stands for, or `value` if it stands for none."""
-    return _PRECISIONS.get(str(value).removeprefix("torch."), value)
 
 
 def unambiguous_names(setting: str) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -25,7 +26,7 @@ _ESTIMATE_S = 10.0  # with a thousand trials it takes a tenth of a second
 _PROGRESS_S = 5.0  # between two events of a trial in the same phase
 
 
-class Screen(Listener):
+class Screen(Listener, AbstractContextManager["Screen"]):
     """Listens to a search, keeps its state, and prints a line for every event."""
 
     def __init__(
@@ -38,9 +39,6 @@ class Screen(Listener):
         self._best, self._history = begun.best, History((), begun.space)
         self._slots = 1
         self._estimate: tuple[float, Remaining | None] | None = None  # with the time spent when it was made
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

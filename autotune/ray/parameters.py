@@ -44,7 +44,8 @@ class Parameters:
         """Returns the parameters in `values` that affect memory, under the memory model's names."""
         config = {known: values[name] for name, known in self.names.items() if name in values}
         if PRECISION in config:
-            config[PRECISION] = common_names.precision_of(config[PRECISION])
+            word = str(config[PRECISION]).removeprefix("torch.")  # a framework's, or a dtype
+            config[PRECISION] = common_names.PRECISIONS.get(word, config[PRECISION])
         return {name: v if isinstance(v, str | int | float | None) else repr(v) for name, v in config.items()}
 
     def sizes(self, wanted: float) -> list[Any]:
@@ -64,7 +65,8 @@ def _moves_memory(name: str, distribution: BaseDistribution) -> bool:
 
 
 def _canonical(name: str) -> str:
-    return common_names.setting_of(name.rpartition("/")[2].lower())
+    last = name.rpartition("/")[2].lower()
+    return common_names.SETTINGS.get(last, last)
 
 
 def _options(distribution: BaseDistribution) -> Collection[Any]:

@@ -135,13 +135,10 @@ def learnable(trials: Sequence[Trial], history: History) -> list[tuple[Trial, Fe
     results = [(t, feedback(t, history) if t.outcome else None) for t in trials]
     if len(results) <= 2 * _MOST_RESULTS:
         return results
-    best = sorted((r for r in results if r[1]), key=lambda r: _merit(r[1]), reverse=True)
+    known = [(t, result) for t, result in results if result is not None]
+    best = sorted(known, key=lambda one: (-one[1].violation, *one[1].values), reverse=True)
     kept = {t.number for t, _ in (*best[: _MOST_RESULTS // 2], *results[-_MOST_RESULTS // 2 :])}
     return [(t, result) for t, result in results if t.number in kept or result is None]
-
-
-def _merit(result: Feedback | None) -> tuple[float, ...]:
-    return (-result.violation, *result.values) if result else ()
 
 
 def _first(configs: Iterable[Config], screen: Callable[[Config], Config | Refusal]) -> Config | None:

@@ -5,10 +5,10 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from autotune.core.errors import printable
 from autotune.core.secrecy import without_secrets
@@ -26,7 +26,7 @@ _MOST_WAITING = 1000
 _LOST = Outcome(Status.FAILED, Failure.LOST, "its process was lost")
 
 
-class Trackers:
+class Trackers(AbstractContextManager["Trackers"]):
     """Passes every call on to all trackers. At the end of a `with` all is uploaded or on disk."""
 
     drain_s = 90.0  # the longest wait for uploads
@@ -68,9 +68,6 @@ class Trackers:
         """Stops reporting losses, because processes of trackers are about to be killed."""
         for worker in self._workers:
             worker.break_off()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Ends open runs, waits for uploads, and abandons a tracker that hangs."""

@@ -61,7 +61,7 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
     quality, goal = history.quality(trial), history.space.objective
     quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise
-    needed = history.to_target.most_samples(trial) if quality_counts else None
+    needed = max(history.to_target.runs(trial) if quality_counts else (), default=None)  # by the slowest
     length = history.length(trial)
     return Promise(
         session=session,

@@ -100,10 +100,6 @@ class ToTarget:
         """Returns the samples that `trial` took to the target: the mean over runs that compute the same."""
         return objective.mean(self.runs(trial))
 
-    def most_samples(self, trial: Trial) -> float | None:
-        """Returns the samples until the slowest run with the same computation reached the target."""
-        return max(self.runs(trial), default=None)
-
     def seconds(self, trial: Trial) -> float | None:
         """Returns the time to the target, at the pooled throughput of the settings."""
         samples, throughput = self.samples(trial), self._speeds.pooled_throughput(trial)

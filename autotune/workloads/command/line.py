@@ -12,16 +12,12 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}|\{([A-Za-z_][\w.-]*(?:\[\d+\][\w.-]*)*)\}")
 _WORKDIR = "{workdir}"
 _CONTINUED = "\\\n"
-_TORCHRUN, _MPI = ("nproc_per_node", "nproc-per-node"), ("n", "np")
+_TORCHRUNS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _LAUNCHERS = {  # with their options for the number of processes
-    "torchrun": _TORCHRUN,
-    "torch.distributed.run": _TORCHRUN,
-    "torch.distributed.launch": _TORCHRUN,
+    **dict.fromkeys(_TORCHRUNS, ("nproc_per_node", "nproc-per-node")),
+    **dict.fromkeys(("srun", "mpirun", "mpiexec"), ("n", "np", "ntasks")),
     "accelerate": ("num_processes", "num-processes"),
     "deepspeed": ("num_gpus", "num-gpus"),
-    "srun": ("n", "ntasks"),
-    "mpirun": _MPI,
-    "mpiexec": _MPI,
 }
 
 

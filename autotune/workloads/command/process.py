@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from shutil import which
 from threading import Event, Thread
@@ -23,7 +24,8 @@ from autotune.inside.site import autotune_wire as wire
 from autotune.inside.site.autotune_output import name_of, unmarked
 from autotune.workloads.command.scores import plain
 
-_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+# PR_SET_PDEATHSIG: a command dies with this process, as it would save checkpoints without records.
+_DIE_WITH_US = partial(ctypes.CDLL(None).prctl, 1, signal.SIGKILL)
 _CHUNK_BYTES = 65536
 _PIPE_BYTES = 2**20  # largest capacity of a Linux pipe
 _LONGEST_BYTES = 8192  # of a line; longer ones are split
@@ -231,7 +233,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            preexec_fn=_die_with_us,  # noqa: PLW1509 - only a system call, which takes no locks
+            preexec_fn=_DIE_WITH_US,  # noqa: PLW1509 - only a system call, which takes no locks
         )
     except (OSError, ValueError) as error:  # ValueError: a zero byte
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -242,8 +244,3 @@ def _is_alive(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def _die_with_us() -> None:
-    """Makes the kernel kill the command if this process dies: it would save checkpoints without records."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
