@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tables", nargs="*", type=Path)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--aa", type=int, default=200, help="A/A searches; 0: none")
+    parser.add_argument("--aa", type=int, default=50, help="A/A searches; 0: none")
     parser.add_argument("--only", choices=[*scoring.STRATEGIES, *scoring.VARIANTS], action="append")
     given = parser.parse_args(arguments)
     confirmed_s: dict[str, dict[object, float | None]] = defaultdict(dict)

@@ -2,7 +2,10 @@
 
 import importlib
 import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,6 +24,7 @@ from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from tests import forked
 from tests.endings import ENDED
+from tests.waiting import wait_for
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -49,6 +53,39 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Evidence(trial=" in done.stdout
     assert (tmp_path / "best.yaml").exists()
+
+
+STAND_INS = {  # for the programs of Slurm, Ray and the tuner
+    "scontrol": 'echo "scontrol $*" >> calls',
+    "srun": 'exec "$@"',
+    "ray": 'echo "$1 $4 $5" >> calls; while [ "$1" != -- ]; do shift; done; shift; "$@"',
+    "autotune": """
+        echo "$@" | sed "s/--address [0-9.:]*/--address HERE/" >> calls
+        [ "$1" = search ] || exit 0
+        mkdir s && touch s/session.json
+        trap "echo closed >> calls; exit 130" TERM
+        while :; do sleep 0.1; done
+    """,
+}
+
+
+def test_a_job_of_slurm_stops_before_its_time_limit_and_resumes_once_it_is_queued_again(tmp_path):
+    for name, text in STAND_INS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
+    run = ["bash", EXAMPLES / "cluster" / "slurm.sbatch", "s", "--trials", "9", "--", "python", "train.py"]
+    with subprocess.Popen(run, cwd=tmp_path, env=slurm) as job:
+        wait_for((tmp_path / "s" / "session.json").exists)
+        time.sleep(0.2)  # until it minds signals
+        job.send_signal(signal.SIGUSR1)
+        assert job.wait(60) == 130
+    started = "symmetric-run --min-nodes 2"
+    search = "search --session s --address HERE --trials 9 -- python train.py"
+    assert (tmp_path / "calls").read_text().splitlines() == [started, search, "closed", "scontrol requeue 7"]
+    (tmp_path / "calls").unlink()
+    subprocess.run(run, cwd=tmp_path, env=slurm, check=True)
+    assert (tmp_path / "calls").read_text().splitlines() == [started, "resume s --address HERE"]
 
 
 @pytest.fixture

@@ -236,8 +236,8 @@ def run(
     """
     # In this order, because Ray installs its own SIGTERM handler.
     cluster: AbstractContextManager[None] = nullcontext()
-    if search.remaining > 0 and (address := setup.options.address) is not None:
-        cluster = engine_cluster.connect(address, lost)
+    if search.remaining > 0 and (known := setup.session.cluster) is not None:
+        cluster = engine_cluster.connect(known.address, lost)
     elif search.remaining > 0:
         cluster = engine_cluster.private_cluster(setup.hardware, guardian, lost)
     with cluster, interrupting(partial(search.stop, "interrupted", interrupted=True), interrupts):
@@ -314,7 +314,7 @@ def _line(error: BaseException) -> str:
 
 def _bridge(search: Search, setup: Setup) -> _Bridge:
     options, hardware = setup.options, setup.hardware
-    places = Places(search, setup) if options.address is not None else None
+    places = Places(search, setup) if setup.session.cluster is not None else None
     here = ClusterNode("", "", cpus=hardware.cpus, gpus=len(hardware.gpus))
     used, gpu = places.cluster.used if places else (here,), options.gpus_per_trial
     cpus = min(options.cpus_per_trial or hardware.cpus, hardware.cpus)  # at most one node's

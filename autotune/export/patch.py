@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.core.common_names import (
-    ACCELERATES,
-    LIGHTNINGS,
-    LIGHTNINGS_SHORT,
-    OFF,
-    TORCHS,
-    unambiguous_names,
-)
+from autotune.core import common_names
 from autotune.core.errors import InputError
 from autotune.core.settings import PRECISION, PRECISIONS
 from autotune.export.winner import Given, Winner, ends_with
@@ -28,15 +21,15 @@ _SWITCHES = ("bf16", "fp16", "tf32")
 _FULL = ("fp32", "torch-default", "tf32")  # other precisions leave `tf32` as it is
 # Spellings of precisions by the key in the file, and further values that the key may have.
 _WORDS: Mapping[str, Mapping[str, str]] = {
-    "mixed_precision": {**ACCELERATES, "fp8": "fp8"},
-    "dtype": TORCHS,
-    "torch_dtype": TORCHS,
-    "precision": LIGHTNINGS,
+    "mixed_precision": {**common_names.ACCELERATES, "fp8": "fp8"},
+    "dtype": common_names.TORCHS,
+    "torch_dtype": common_names.TORCHS,
+    "precision": common_names.LIGHTNINGS,
 }
 _OTHERS: Mapping[str, Sequence[Any]] = {
     "dtype": ("auto",),
     "torch_dtype": ("auto",),
-    "precision": tuple(itertools.chain(*LIGHTNINGS_SHORT.values())),
+    "precision": tuple(itertools.chain(*common_names.LIGHTNINGS_SHORT.values())),
 }
 
 
@@ -103,14 +96,14 @@ def _places(given: Given, leaves: Mapping[str, Any], winner: Winner) -> dict[str
     if given.path in leaves:
         return {given.path: _in_words_of(given.path, leaves[given.path], given, (*words, *PRECISIONS))}
     others = {one.path for one in winner.every} - {given.path}
-    names = unambiguous_names(given.meaning)
+    names = common_names.unambiguous_names(given.meaning)
     alike = [path for path in leaves if path not in others and ends_with(path, names)]
     if len(alike) > 1:
         raise _NoPlace(f"could be any of {', '.join(alike)}")
     if alike:
         place, old = alike[0], leaves[alike[0]]
         if isinstance(old, bool) and given.meaning != PRECISION:
-            return {place: given.ours not in OFF}
+            return {place: given.ours not in common_names.OFF}
         return {place: _in_words_of(place, old, given, words)}
     if given.meaning == PRECISION and (switches := _switches(given.ours, leaves)):
         return switches

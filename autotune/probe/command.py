@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.core import settings
+from autotune.core import settings, units
 from autotune.core.errors import InputError
 from autotune.probe import durations, effects, options, scores
 from autotune.probe.durations import ShortTraining
@@ -79,10 +79,13 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     known = inside if framework else list(seen.options)
     if framework == "transformers":
         known = list(options.said_by_flags(inside, seen.options, on_cpu=seen.device == "cpu"))
-    trier = _Trier(prober, seen, [_described(seen)])
+    launched = units.parse_whole(processes(prober.line.words) or "") or 1
+    shares, batch = effects.shares_batch(seen, launched), batch_of(seen)
+    batch = batch and batch * (1 if shares else launched)
+    trier = _Trier(prober, seen, [_described(seen, batch)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
     trier.together(candidates)
-    duration = durations.try_length(prober, known, seen, batch_of(seen))
+    duration = durations.try_length(prober, known, seen, batch)
     length, short = duration.length, duration.short
     trier.lines.append(duration.note)
     if short is not None and length is not None:
@@ -117,7 +120,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         followers=tuple(rates) if settings.LEARNING_RATE in trier.roles else (),
         samples_per_epoch=duration.samples_per_epoch,
         cpus=cpus,
-        shares_batch=effects.shares_batch(seen, processes(prober.line.words)),
+        shares_batch=shares,
     )
     return found, [*trier.lines, f"score: {score.described}; {'lower' if minimize else 'higher'} is better"]
 
@@ -248,8 +251,8 @@ class _Trier:
         return f"{tried.option.name} {tried.option.value} -> {tried.value}: {result}"
 
 
-def _described(seen: Watched) -> str:
-    size, step_s, rates = batch_of(seen), effects.step_s(seen), seen.steps[0].rates
+def _described(seen: Watched, size: int | None) -> str:
+    step_s, rates = effects.step_s(seen), seen.steps[0].rates
     parts = [f"{size} samples per step" if size else "samples per step unknown"]
     parts += [f"learning rate {max(rates):g} in the first step"] if rates else []
     parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
@@ -259,7 +262,7 @@ def _described(seen: Watched) -> str:
 
 
 def batch_of(seen: Watched) -> int | None:
-    """Returns the samples of an optimizer step, from the options if they say so, else from the batches."""
+    """Returns the samples of a process's step, from the options if they say so, else from the batches."""
     size = options.role_of(seen.options, settings.MICRO_BATCH)
     if size is None or not options.is_count(size.value):
         return effects.samples_of_step(seen)

@@ -167,12 +167,10 @@ def samples_of_step(seen: Watched) -> int | None:
     return int(size) * seen.steps[:2][-1].passes if size else None
 
 
-def shares_batch(seen: Watched, launched: str | None) -> bool:
-    """Returns True if each of the `launched` processes trains its part of the loader's batch."""
-    rows, size = next(iter(seen.steps[0].shape), 0), seen.loader.get("batch_size")
-    return (
-        launched is not None and launched.isdecimal() and int(launched) > 1 and rows * int(launched) == size
-    )
+def shares_batch(seen: Watched, launched: int) -> bool:
+    """Returns True if each of `launched` processes trains its part of the batch that loader or option say."""
+    rows, size = next(iter(seen.steps[0].shape), 0), options.role_of(seen.options, settings.MICRO_BATCH)
+    return rows > 1 < launched and rows * launched in {seen.loader.get("batch_size"), size and size.value}
 
 
 def step_s(seen: Watched) -> float | None:

@@ -6,22 +6,10 @@ from typing import Any
 from autotune.display import words
 from autotune.display.rows import TrialRow
 from autotune.judging.measurement.estimates import Figure
-from autotune.reports import answer, marks
+from autotune.reports import answer, marks, plot
 from autotune.reports.marks import Mark
 from autotune.reports.model import SessionReport
-from autotune.reports.plot import (
-    TRIALS,
-    Plot,
-    Trace,
-    escape,
-    horizontal,
-    hover_text,
-    line,
-    lines,
-    per_s,
-    points,
-    quality,
-)
+from autotune.reports.plot import Plot, Trace
 
 _LINE = Mark("Pareto front", "var(--completed)", "line")
 _KEPT = Mark("region that keeps the quality", "var(--keep)", "region")
@@ -35,14 +23,14 @@ def front(report: SessionReport) -> Plot | None:
     measured = [r for r in report.trials if r.throughput is not None]
     if not measured:
         return None
-    placed = [r for r in measured if quality(r) is not None]
+    placed = [r for r in measured if plot.quality(r) is not None]
     # Their quality, after fewer samples, would look worse than it is.
-    rug = marks.grouped(r for r in measured if quality(r) is None)
+    rug = marks.grouped(r for r in measured if plot.quality(r) is None)
     name, least = words.metric(report.quality), report.least_quality
-    best = sorted((r for r in placed if r.on_front), key=per_s)
+    best = sorted((r for r in placed if r.on_front), key=plot.per_s)
     chosen = _chosen(report, placed)
     single = marks.grouped(r for r in placed if r.number not in chosen)
-    values = [least, *map(quality, placed)]
+    values = [least, *map(plot.quality, placed)]
     values += [end for _, score, _ in chosen.values() for end in (score.value, score.low, score.high)]
     numbers = [value for value in values if value is not None] or [0.0, 1.0]
     room = (max(numbers) - min(numbers)) * 0.06 or 0.01
@@ -58,14 +46,14 @@ def front(report: SessionReport) -> Plot | None:
         label=f"{words.plural(len(placed), 'trial')} with throughput and {name}: {kept} with "
         f"{report.no_worse}, {len(best)} on the Pareto front. {report.answer.sentence}",
         data=[
-            line(_LINE, [per_s(r) for r in best], [quality(r) for r in best], 1.5),
-            *points(single, per_s, quality, report),
+            plot.line(_LINE, [plot.per_s(r) for r in best], [plot.quality(r) for r in best], 1.5),
+            *plot.points(single, plot.per_s, plot.quality, report),
             *(trace for *_, trace in chosen.values()),
-            *(trace | {"yaxis": "y2"} for trace in points(rug, per_s, lambda _: 0, report)),
+            *(trace | {"yaxis": "y2"} for trace in plot.points(rug, plot.per_s, lambda _: 0, report)),
         ],
         layout=_layout(report, ends, has_rug=bool(rug)),
         legend=(*reversed(occurring), _LINE, *([] if least is None else [_KEPT])),
-        elsewhere=TRIALS,
+        elsewhere=plot.TRIALS,
     )
 
 
@@ -85,13 +73,13 @@ def _layout(report: SessionReport, ends: tuple[float, float], *, has_rug: bool) 
         # The text is inside the region: below its edge if lower is better.
         text = f"{report.limit}: {words.score(least)}" if report.target is None else report.limit
         anchor, end = ("top", ends[0]) if report.minimize else ("bottom", ends[1])
-        note = {"text": escape(text), "x": 0.004, "y": least, "yref": "y", "yanchor": anchor}
+        note = {"text": plot.escape(text), "x": 0.004, "y": least, "yref": "y", "yanchor": anchor}
         layout["annotations"].append(note)
-        edge = horizontal(least, "var(--muted)")
+        edge = plot.horizontal(least, "var(--muted)")
         look = {"type": "rect", "fillcolor": "var(--keep)", "line": {"width": 0}}
         layout["shapes"] += [edge | look | {"y1": end}, edge]
     if has_rug:
-        text = f"not trained to the end: no {escape(words.metric(report.quality))} to compare"
+        text = f"not trained to the end: no {plot.escape(words.metric(report.quality))} to compare"
         layout["annotations"].append({"text": text, "x": 0.004, "y": _RUG_TOP, "yref": "paper"})
         hidden = {"showticklabels": False, "showgrid": False, "fixedrange": True}
         layout["yaxis2"] = {"domain": [0, _RUG_TOP], "range": [-1, 1], **hidden}
@@ -105,14 +93,14 @@ def _chosen(report: SessionReport, placed: Sequence[TrialRow]) -> dict[int, tupl
         speed, score, row = side.throughput, side.quality, rows.get(side.trial)
         if speed is None or score is None or row is None:
             continue
-        text = hover_text(row, report)
+        text = plot.hover_text(row, report)
         if max(side.runs, side.seeds) > 1:
             rate = f"{words.rate(speed)} {report.unit}/s, {words.plural(side.runs, 'run')}"
             seeds = words.plural(side.seeds, "seed")
             reached = f"{words.metric(report.quality)} {words.score(score)}, {seeds}"
-            means = lines(f"{mark.label}, means of its runs", side.knobs, rate, reached)
+            means = plot.lines(f"{mark.label}, means of its runs", side.knobs, rate, reached)
             text = f"<b>Trial {row.number}</b> {means}"
-        (trace,) = points([(mark, [row])], per_s, quality, report)
+        (trace,) = plot.points([(mark, [row])], plot.per_s, plot.quality, report)
         errors = {"error_x": _error(speed, mark.colour), "error_y": _error(score, mark.colour)}
         trace |= {"x": [speed.value], "y": [score.value], "text": [text], **errors}
         chosen[row.number] = mark, score, trace
@@ -135,7 +123,7 @@ def _error(figure: Figure, colour: str) -> dict[str, Any]:
 
 def history(report: SessionReport) -> Plot | None:
     """Returns throughput by trial number with the running best; None before a throughput was measured."""
-    speeds = [per_s(r) for r in report.trials if r.throughput is not None]
+    speeds = [plot.per_s(r) for r in report.trials if r.throughput is not None]
     if not speeds:
         return None
     best, highest, groups = _running_best(report.trials), max(speeds), marks.grouped(report.trials)
@@ -147,21 +135,21 @@ def history(report: SessionReport) -> Plot | None:
         number, speed = best[-1]
         label += f" Best that keeps the quality: {words.rate(speed)}, since trial {number}."
         x, y = zip(*best, (report.trials[-1].number, speed), strict=True)
-        step = line(_BEST, x, y)
+        step = plot.line(_BEST, x, y)
         steps = [step | {"line": {**step["line"], "shape": "hv"}}]
     return Plot(
         id="history",
         title="Throughput, trial by trial",
         axes=f"↑ {report.unit} per second. Trials that were not measured are at the bottom.",
         label=label,
-        data=[*steps, *points(groups, lambda r: r.number, per_s, report)],
+        data=[*steps, *plot.points(groups, lambda r: r.number, plot.per_s, report)],
         layout={
             "height": 340,
             "xaxis": {"title": "trial", **({"dtick": 1} if len(report.trials) < _FEW else {})},
             "yaxis": {"range": [-0.03 * highest, 1.08 * highest]},
         },
         legend=(*(mark for mark, _ in reversed(groups)), *([_BEST] if best else [])),
-        elsewhere=TRIALS,
+        elsewhere=plot.TRIALS,
     )
 
 
@@ -172,6 +160,6 @@ def _running_best(rows: Sequence[TrialRow]) -> list[tuple[int, float]]:
         if row.kind in {"race", "repeat", "ablation"} or row.throughput is None or row.status != "completed":
             continue
         may_win = row.kind == "baseline" or (row.keeps_quality and not row.breaks_constraint)
-        if may_win and (not best or per_s(row) > best[-1][1]):
-            best.append((row.number, per_s(row)))
+        if may_win and (not best or plot.per_s(row) > best[-1][1]):
+            best.append((row.number, plot.per_s(row)))
     return best

@@ -73,10 +73,10 @@ def next_trial_pays(history: History) -> bool:
 def forecast(asked: History, plan: SearchPlan, slots: int) -> str | None:
     """Returns a warning with a better time limit, if time is too short for a dozen trials or a smaller plan.
 
-    None before the baseline has completed. `slots` trials run at a time.
+    None before the baseline has completed. `slots` trials run at a time, 0 while no node can.
     """
     each_s = asked.trial_s
-    if plan.time_s is None or plan.trials == 1 or not each_s:
+    if plan.time_s is None or plan.trials == 1 or not each_s or not slots:
         return None
     confirming_s = confirm.confirming_s(asked, min(_SEEDS, asked.space.budget.repeats))
     fixed_s = plan.spent_s + confirming_s + pilot.is_due(asked) * each_s

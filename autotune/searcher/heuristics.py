@@ -1,5 +1,6 @@
 """Rules of thumb for the next configurations: free speed-ups, learning rates, larger batches. Pure."""
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +21,7 @@ class Heuristics:
     """
 
     def __init__(self, best_before: Sequence[Config], seed: int) -> None:
-        self._best_before, self._rng = best_before[:_BEST_BEFORE], random.Random(seed)
+        self._best_before, self._rng = best_before, random.Random(seed)
         self._turn = 0
 
     def __call__(self, history: History) -> Iterator[Config]:
@@ -30,7 +31,8 @@ class Heuristics:
         best = replanning.best(history) if is_planned else history.best
         if best is None:
             return
-        yield from self._best_before
+        before = (config for config in self._best_before if configurations.contains(history.space, config))
+        yield from itertools.islice(before, _BEST_BEFORE)
         if is_planned:
             yield from equal_trainings(history)
             yield from raised_rate(best, history)

@@ -59,6 +59,11 @@ class Search:
         self._first = len(self.history.trials)  # of this run
         self._suggestions = Suggestions(self.history, options, seed)
         self._publish(stopping.threshold(self.history))
+        self._require_baseline()
+
+    def _require_baseline(self) -> None:
+        if (failed := self.history.failed_baseline) and failed.outcome:
+            self.stop(f"the baseline itself {failed.outcome.status}: {failed.outcome.reason}")
 
     def _recover(self) -> list[Trial]:
         """Records a killed process's trials that wrote a verdict; returns those that have to run again."""
@@ -267,8 +272,7 @@ class Search:
         self.say(schedules.describe(self.history), once="schedule")
         self._publish(stopping.threshold(self.history))
         self._listener.ended(ended)
-        if number == 0 and not ended.completed:
-            self.stop(f"the baseline itself {outcome.status}: {outcome.reason}")
+        self._require_baseline()
 
     def _publish(self, threshold: Threshold) -> None:
         """Tells running trials what to reach, and which of them share the machine."""

@@ -9,7 +9,6 @@ from autotune.searcher import sampler as samplers
 from autotune.searcher.heuristics import Heuristics
 from autotune.searcher.ports import SearchOptions
 from autotune.searcher.screening import Screening
-from autotune.space import configurations
 
 
 class Suggestions:
@@ -18,8 +17,7 @@ class Suggestions:
     def __init__(self, history: History, options: SearchOptions, seed: int) -> None:
         self._options, self._seed = options, seed
         ranked = History(options.earlier, history.space).ranked
-        best_before = [t.config for t in ranked if configurations.contains(history.space, t.config)]
-        self._heuristics = Heuristics(best_before, options.seed)
+        self._heuristics = Heuristics([t.config for t in ranked], options.seed)
         self.relearn(history)
 
     def relearn(self, history: History) -> None:

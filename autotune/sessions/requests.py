@@ -117,6 +117,7 @@ class ResumeRequest:
     session: Path = field(metadata={"argument": {"help": SESSION}})
     trials: int = option("additional trials to run", 0, min=0)
     time: str | None = option("new time limit, counted from now")
+    address: str | None = option("address of the Ray cluster, if that is another one now")
     as_json: bool = _events()
 
 

@@ -159,7 +159,6 @@ def _options(asked: SearchRequest, here: Usable) -> Options:
         stall_timeout_s=option_values.duration_s("--stall-timeout", asked.stall_timeout),
         wandb=asked.wandb,
         trackers=tracker_registry.check(asked.tracker or ()),
-        address=asked.address,
         seed=asked.seed,
         warm_start=str(asked.warm_start.resolve()) if asked.warm_start else None,
         keep_checkpoints=asked.keep_checkpoints,
@@ -197,8 +196,8 @@ def resume(asked: ResumeRequest) -> int:
     with opened.lock() as held:  # a second process fails at once
         options, then = opened.options(), opened.provenance()
         notes = workload.check(configurations.for_workload(space, space.baseline))
-        kind = opened.cluster.kind if opened.cluster else None
-        here = hardware(options.address, options.gpus_per_trial, kind=kind)
+        kind, address = (opened.cluster.kind, opened.cluster.address) if opened.cluster else (None, "")
+        here = hardware(asked.address or address or None, options.gpus_per_trial, kind=kind)
         gpus.require_script(workload.python, here)
         found = here.hardware
         now = provenance.collect(session.name, space, workload, found, options.seed)
@@ -226,7 +225,7 @@ def hardware(
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         asked = pool.submit(_survey, address, device_type, kind, on_gpu=gpus_per_trial != 0)
         cluster, found, notes = asked.result()
-    here = gpus.of_cluster(found, gpus_per_trial, cluster)
+    here = gpus.of_cluster(found, gpus_per_trial, replace(cluster, address=address))
     return replace(here, notes=(*notes, *here.notes))
 
 

@@ -75,7 +75,7 @@ def supervise(job: Job, drive: Drive) -> int:
         except RayDied as death:
             before, ended = ended, sum(t.outcome is not None for t in job.session.study().trials)
             deaths = deaths + 1 if ended == before else 1
-            if job.session.options().address is not None:  # not ours to start again
+            if job.session.cluster is not None:  # not ours to start again
                 raise SearchAborted(f"{death}; {job.how_to_go_on}") from None
             if deaths == MOST_DEATHS:
                 raise SearchAborted(f"{death}, {deaths} times in a row; {job.how_to_go_on}") from None

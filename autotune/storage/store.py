@@ -49,7 +49,6 @@ class Options:
     stall_timeout_s: _Amount | None = None
     wandb: str = "auto"
     trackers: tuple[str, ...] = ()  # besides TensorBoard and W&B
-    address: str | None = None
     seed: _Whole = 0
     warm_start: str | None = None
     keep_checkpoints: bool = False

@@ -49,6 +49,7 @@ class Cluster:
 
     kind: NodeKind
     nodes: tuple[ClusterNode, ...]
+    address: str = ""  # where it was last reached
 
     @property
     def used(self) -> tuple[ClusterNode, ...]:

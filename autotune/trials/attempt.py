@@ -115,7 +115,7 @@ class Attempt:
             if (outcome := self._conclusion(child.verdict)) is not None:
                 child.stop(self._order.limits.closing_s)
                 self._outcome = outcome
-            elif most and (fault := self._progress.fault(most)):
+            elif most and (fault := self._progress.fault(most, is_first=self._order.number == 0)):
                 child.stop(_BEATEN_GRACE_S)
                 self._outcome = failures.failure(Failure.ERROR, fault)
 

@@ -5,9 +5,11 @@ import signal
 import time
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import psutil
 
+from autotune.inside.site import autotune_wire as wire
 from autotune.system import guardian
 from autotune.system.cgroup import MemoryGroup
 from autotune.system.telemetry import proc_bytes
@@ -65,9 +67,23 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
     return sum(proc_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
 
 
-def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
-    """Kills a process, its process group, and its control `group` if it has one."""
-    inside = [member.pid for member in members(process.pid or 0)] + (group.pids() if group else [])
+def started_for(workdir: Path) -> list[psutil.Process]:
+    """Returns the programs that were started for the trial in `workdir`, by their environment."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # of another user, or ended
+            if one.environ().get(wire.WORKDIR) == str(workdir.absolute()):
+                found.append(one)
+    return found
+
+
+def kill(process: BaseProcess, group: MemoryGroup | None, workdir: Path) -> None:
+    """Kills a process, its process group, its control `group` if it has one, and all that they started.
+
+    The workers of torchrun have sessions of their own, and if the process was killed before, other parents.
+    """
+    family = members(process.pid or 0)
+    inside = [member.pid for member in family] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
     if process.is_alive():
         process.kill()  # in its first moments it has no process group of its own
@@ -77,6 +93,9 @@ def kill(process: BaseProcess, group: MemoryGroup | None) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
         group.end()  # some descendants may have left the process group
+    for member in [*family, *started_for(workdir)]:
+        with suppress(psutil.Error):  # it has ended
+            member.kill()
     deadline_s = time.monotonic() + _REAP_S  # until they are gone, its members hold GPU memory
     while group_of(process.pid or 0) and time.monotonic() < deadline_s:
         time.sleep(0.02)

@@ -97,7 +97,8 @@ class _Member:
                 self._stamps.clear()
             begun_s = time.monotonic()
             yield from self._run(child, seconds=min(60.0, self._turn_s(least_s) * 2**tried))
-            if steps := self._counted(begun_s, self._ready):
+            steps = self._counted(begun_s, self._ready)
+            if any(step.seconds > 0 for step in steps):  # lines of a buffered output come at the same time
                 return steps
         fault = f"no whole step in a turn, {_TRIES} times in a row"
         raise self._ended(failures.failure(Failure.ERROR, fault))
@@ -222,7 +223,10 @@ class Race:
             yield from self._launch()
 
     def _is_late(self) -> bool:
-        return self._earlier_s + time.monotonic() - self._started >= self._order.most_s
+        taken_s = self._earlier_s + time.monotonic() - self._started
+        return racing.is_late(
+            taken_s, self._order.most_s, max((turn.round for turn in self._slices), default=0)
+        )
 
     def _members_left(self) -> tuple[int, ...]:
         """Returns the members of the next round; empty if the race is decided."""

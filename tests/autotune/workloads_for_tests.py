@@ -193,6 +193,13 @@ def leaves_family(config, workdir):
     yield {"samples": 1, "program": program.pid}
 
 
+def starts_sessions(config, workdir):
+    """Keeps running beside a process with a session of its own, as torchrun starts its workers."""
+    worker = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    yield {"samples": 1, "program": worker.pid}
+    time.sleep(600)
+
+
 def endless(config, workdir):
     """Trains until it is closed, and then leaves a checkpoint."""
     samples = 0

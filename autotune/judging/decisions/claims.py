@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from autotune.core import units
-from autotune.core.trial import Repeat, Trial, TrialKind
+from autotune.core.trial import Failure, Repeat, Trial, TrialKind
 from autotune.judging.decisions import objective, quality, racing
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.quality import KeptQuality, QualityAnswer
@@ -130,7 +130,8 @@ def claim(number: int, history: History) -> Claim:
 
 
 def _not_faster(factor: Figure) -> str:
-    return f"measured again, it was {factor.value:.2f}x as fast, and may be only {factor.low or 0.0:.2f}x"
+    known = "in too few turns to be sure" if factor.low is None else f"and may be only {factor.low:.2f}x"
+    return f"measured again, it was {factor.value:.2f}x as fast, {known}"
 
 
 def _claim_time(so_far: Claim, speed: Figure, runs: _Runs, space: Space) -> Claim:
@@ -197,8 +198,11 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
 
 
 def _failed(finalist: Trial, history: History) -> str | None:
-    """Returns the reason if a finalist's race or one of its repeats rules it out, else None."""
-    space, number = history.space, finalist.number
+    """Returns the reason if a finalist's race or one of its repeats rules it out, else None.
+
+    One failure may be by chance, as of a network: if it was, the run is repeated.
+    """
+    space, number, chances = history.space, finalist.number, 1
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:
         is_race = trial.race == (0, number)
@@ -206,6 +210,9 @@ def _failed(finalist: Trial, history: History) -> str | None:
         if not (is_race or is_repeat) or trial.outcome is None:
             continue
         what = "speed comparison" if is_race else "run with another seed"
+        if chances and (trial.outcome.is_passing or trial.outcome.failure is Failure.LOST):
+            chances -= 1
+            continue
         if not trial.completed:
             return f"its {what} (trial {trial.number}) {trial.outcome}, {trial.outcome.reason}"
         if too_much := objective.over_memory(trial.measurement, space.limits.memory_fraction):

@@ -78,7 +78,9 @@ def _promising(history: History) -> Trial | None:
     if not planning.is_wanted(history.space) or history.baseline is None or history.needs.rate is None:
         return None
     leader, usual = replanning.best(history), history.equal_trainings_per_s(history.baseline)
-    return leader if leader and history.equal_trainings_per_s(leader) >= _CLEARLY * usual else None
+    if leader is None or usual <= 0:  # the lower end of a disturbed speed
+        return None
+    return leader if history.equal_trainings_per_s(leader) >= _CLEARLY * usual else None
 
 
 def next_step(history: History) -> Proposal | None:
@@ -258,13 +260,15 @@ def _candidates(history: History) -> list[Trial]:
         ranked = [trial for trial in history.ranked if history.is_long_enough(trial)]
         return [t for t in ranked if _may_be_sooner(t, history) and not _lost_its_race(t, history)]
     # Stopped as another one was faster, which may have been refuted since.
-    baseline, fraction = history.baseline, history.space.limits.memory_fraction
+    baseline, space, fraction = history.baseline, history.space, history.space.limits.memory_fraction
+    any_training = space.objective.select != "same-training"
     stopped = [
         t
         for t in history.searched
         if t.stopped
         and baseline is not None
         and t.measurement.origin == baseline.measurement.origin
+        and (any_training or objective.trains_alike(t.config, baseline.config, space.known))
         and history.trainings_per_s(t) > history.trainings_per_s(baseline)
         and not objective.over_memory(t.measurement, fraction)
         and not history.is_out_of_reach(t)

@@ -98,9 +98,9 @@ class History(TrialLog):
 
     def length(self, trial: Trial) -> int:
         """Returns the samples of a trial's training: as planned, or until the workload ended by itself."""
-        measured = trial.measurement
-        if trial.completed and measured.ended and LENGTH not in trial.config:
-            return measured.samples
+        ended = [t.completed and t.measurement.ended for t in (trial, self.baseline) if t]
+        if len(ended) == 2 and all(ended) and LENGTH not in trial.config:
+            return trial.measurement.samples
         return self.space.samples(trial.config)
 
     def length_ratio(self, trial: Trial) -> float:

@@ -16,6 +16,7 @@ _SHORTEST_TURN_S, _LONGEST_TURN_S = 0.25, 1.0  # unless steps are longer
 _FEWEST_ROUNDS_SHARE = 0.5  # of a race's time, in which its fewest rounds have to fit
 # A race may last as long as some trials, within these bounds.
 _LEAST_S, _MOST_S, _TRIALS = 20.0, 400.0, 4
+_LONGER = 3  # times as long, until an interval is known
 _LAUNCH_ROUNDS, _START_SHARE = 4, 0.5  # rounds of a launch tell less and less; its start costs time, too
 EQUAL = 0.02  # a difference that is not worth a search
 CLOSE = 0.05  # a difference between two winners that is not worth measuring
@@ -28,6 +29,11 @@ _FEWEST_ROUNDS = 12  # with fewer, the rank interval at `LOOK_LEVEL` is infinite
 def most_s(trials_s: Iterable[float]) -> float:
     """Returns how long a race may last, given the seconds that its members' trials took."""
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
+
+
+def is_late(taken_s: float, most_s: float, rounds: int) -> bool:
+    """Returns True if a race of `most_s` is over: with slow steps, its fewest rounds may take it longer."""
+    return taken_s >= (most_s if rounds >= _FEWEST_ROUNDS else _LONGER * most_s)
 
 
 def turn_s(start_s: float, members: int, most_s: float) -> float:

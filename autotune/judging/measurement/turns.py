@@ -49,7 +49,7 @@ def ratio(slices: Sequence[Slice], number: int, other: int, level: float = LEVEL
     if by_ranks is not None:
         launch_error = min(launch_error, by_ranks)
     error = math.hypot(max(rounds_error, launch_error), *unsure)
-    return Figure(math.exp(middle), math.exp(middle - error), math.exp(middle + error))
+    return Figure(math.exp(middle), math.exp(middle - error), math.exp(min(700.0, middle + error)))
 
 
 def count_rounds(slices: Sequence[Slice], number: int, other: int) -> int:
@@ -66,7 +66,8 @@ def _logs(slices: Sequence[Slice], number: int, other: int) -> list[list[float]]
     """Returns the log-ratios of the rounds that both were in, by launch."""
     rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
     for turn in slices:
-        rounds[turn.round][turn.number] = turn
+        if turn.seconds > 0:
+            rounds[turn.round][turn.number] = turn
     launches: dict[int, list[float]] = defaultdict(list)
     for turns in rounds.values():
         if number in turns and other in turns:

@@ -15,7 +15,6 @@ _CONTINUED = "\\\n"
 _TORCHRUNS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _LAUNCHERS = {  # with their options for the number of processes
     **dict.fromkeys(_TORCHRUNS, ("nproc_per_node", "nproc-per-node")),
-    **dict.fromkeys(("srun", "mpirun", "mpiexec"), ("n", "np", "ntasks")),
     "accelerate": ("num_processes", "num-processes"),
     "deepspeed": ("num_gpus", "num-gpus"),
 }

@@ -5,28 +5,9 @@ import re
 from collections.abc import Mapping
 
 from autotune.core import common_names as common
+from autotune.core import settings as known
 from autotune.core.common_names import LIGHTNINGS, LIGHTNINGS_SHORT
-from autotune.core.settings import (
-    ACCUMULATION,
-    COMPILE,
-    FOR_CUDA,
-    LEARNING_RATE,
-    MICRO_BATCH,
-    PRECISION,
-    PREFETCH,
-    PROCESSES,
-    SEED,
-    WORKERS,
-    KnownSetting,
-    MemoryEffect,
-    Result,
-    Setting,
-    effective_batch,
-    loader_setting,
-    pinning_setting,
-    result_setting,
-    side_setting,
-)
+from autotune.core.settings import Setting
 from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework, Says
 
@@ -48,10 +29,10 @@ _BETWEEN_STEPS = {
 
 def _for_trial(settings: Mapping[str, Setting], samples: int, evaluations: int) -> dict[str, Setting]:
     """Spaces validations evenly over a trial, each after a whole optimizer step, the last one at its end."""
-    if MICRO_BATCH not in settings:
+    if known.MICRO_BATCH not in settings:
         return {}  # the number of batches is unknown: the script's own schedule stays
-    steps = math.ceil(samples / (evaluations * effective_batch(settings)))
-    batches = steps * int(settings.get(ACCUMULATION) or 1)
+    steps = math.ceil(samples / (evaluations * known.effective_batch(settings)))
+    batches = steps * int(settings.get(known.ACCUMULATION) or 1)
     return {_INTERVAL: batches, _EPOCHS: None}  # counted across epochs
 
 
@@ -59,8 +40,8 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
     """Returns the samples between two validations; None if the settings do not say."""
     interval, epochs = settings.get(_INTERVAL), settings.get(_EPOCHS, 1)
     if isinstance(interval, int):  # batches of each process; a float is a fraction of an epoch
-        batch = int(settings.get(MICRO_BATCH) or 1) * int(settings.get(PROCESSES) or 1)
-        return interval * batch if MICRO_BATCH in settings else None
+        batch = int(settings.get(known.MICRO_BATCH) or 1) * int(settings.get(known.PROCESSES) or 1)
+        return interval * batch if known.MICRO_BATCH in settings else None
     if epoch is None or not isinstance(epochs, int) or not {_INTERVAL, _EPOCHS} & settings.keys():
         return None
     return max(1, round(epoch * epochs * float(interval or 1.0)))
@@ -82,18 +63,20 @@ _FILE = ConfigFile(
     "yaml",
     "a LightningCLI: python SCRIPT fit --config {file}",
     {
-        PRECISION: lambda v: {"trainer.precision": _PRECISIONS[v]} if v in _PRECISIONS else None,
-        ACCUMULATION: "trainer.accumulate_grad_batches",
+        known.PRECISION: lambda v: {"trainer.precision": _PRECISIONS[v]} if v in _PRECISIONS else None,
+        known.ACCUMULATION: "trainer.accumulate_grad_batches",
         common.CLIP_NORM: _clips("norm"),
         common.CLIP_VALUE: _clips("value"),
-        SEED: "seed_everything",
-        PROCESSES: "trainer.devices",
+        known.SEED: "seed_everything",
+        known.PROCESSES: "trainer.devices",
     },
     {
-        **dict.fromkeys((MICRO_BATCH, WORKERS, PREFETCH, common.PIN, common.PERSISTENT), _LOADER),
-        **dict.fromkeys((LEARNING_RATE, common.WEIGHT_DECAY), _MODULE),
-        COMPILE: "torch.compile(module) before trainer.fit",
-        f"{PRECISION}=tf32": "torch.set_float32_matmul_precision('high') in the script",
+        **dict.fromkeys(
+            (known.MICRO_BATCH, known.WORKERS, known.PREFETCH, common.PIN, common.PERSISTENT), _LOADER
+        ),
+        **dict.fromkeys((known.LEARNING_RATE, common.WEIGHT_DECAY), _MODULE),
+        known.COMPILE: "torch.compile(module) before trainer.fit",
+        f"{known.PRECISION}=tf32": "torch.set_float32_matmul_precision('high') in the script",
     },
     own=re.compile(r"((?:trainer|data|model|lr_scheduler)\..*)"),
     is_common=True,
@@ -103,8 +86,8 @@ LIGHTNING = Framework(
     kind="lightning",
     objects=("trainer", "loader", "optimizer"),
     roles={
-        MICRO_BATCH: ("loader.batch_size",),
-        ACCUMULATION: ("trainer.accumulate_grad_batches",),
+        known.MICRO_BATCH: ("loader.batch_size",),
+        known.ACCUMULATION: ("trainer.accumulate_grad_batches",),
         "precision": ("trainer.precision",),
         "num_workers": ("loader.num_workers",),
         "prefetch_factor": ("loader.prefetch_factor",),
@@ -117,23 +100,23 @@ LIGHTNING = Framework(
     cadence=Cadence(_INTERVAL, _between_evaluations),
     file=_FILE,
     known=(
-        *map(result_setting, ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")),
-        *(side_setting(name, about) for name, about in _BETWEEN_STEPS.items()),
-        KnownSetting(
+        *map(known.result_setting, ("trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")),
+        *(known.side_setting(name, about) for name, about in _BETWEEN_STEPS.items()),
+        known.KnownSetting(
             "trainer.benchmark",
             "has cuDNN find its fastest algorithms",
-            moves_result=Result.REORDERED,
-            needs={True: FOR_CUDA},
+            moves_result=known.Result.REORDERED,
+            needs={True: known.FOR_CUDA},
         ),
-        KnownSetting(
-            "trainer.deterministic", "uses only deterministic algorithms", moves_result=Result.REORDERED
+        known.KnownSetting(
+            "trainer.deterministic", "uses only deterministic algorithms", moves_result=known.Result.REORDERED
         ),
-        pinning_setting("loader.pin_memory"),
-        loader_setting("loader.persistent_workers", "workers live through all epochs"),
-        KnownSetting(
+        known.pinning_setting("loader.pin_memory"),
+        known.loader_setting("loader.persistent_workers", "workers live through all epochs"),
+        known.KnownSetting(
             "loader.drop_last",
             "leaves out the last, smaller batch of an epoch",
-            moves_memory=MemoryEffect.NOT,
+            moves_memory=known.MemoryEffect.NOT,
         ),
     ),
 )

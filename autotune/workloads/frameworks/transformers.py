@@ -6,24 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.core import common_names as common
+from autotune.core import settings as known
 from autotune.core.common_names import ACCELERATES, OFF
-from autotune.core.settings import (
-    CHECKPOINTING,
-    COMPILE,
-    MICRO_BATCH,
-    PRECISION,
-    PROCESSES,
-    KnownSetting,
-    MemoryEffect,
-    Needs,
-    Result,
-    Setting,
-    effective_batch,
-    loader_setting,
-    pinning_setting,
-    result_setting,
-    side_setting,
-)
+from autotune.core.settings import Setting
 from autotune.inside.site.autotune_wire import IN_TRIAL, TRAINER_PRECISIONS
 from autotune.workloads.base import Cadence
 from autotune.workloads.frameworks.framework import ConfigFile, Framework
@@ -33,29 +18,35 @@ _OF_SCHEDULE = "the schedule stays that of the whole training"
 
 # Unlisted settings may change everything: optim, packing, auto_find_batch_size, ...
 _KNOWN = (
-    result_setting("trainer.warmup_steps", _OF_SCHEDULE),
-    result_setting("trainer.warmup_ratio", _OF_SCHEDULE),
-    result_setting("trainer.lr_scheduler_type", _OF_SCHEDULE),
-    *map(result_setting, ("trainer.adam_beta1", "trainer.adam_beta2", "trainer.adam_epsilon")),
-    result_setting("trainer.label_smoothing_factor", "concerns only the loss"),
-    KnownSetting(
-        "trainer.max_grad_norm", "0: no clipping; clipping takes a little time", moves_memory=MemoryEffect.NOT
+    known.result_setting("trainer.warmup_steps", _OF_SCHEDULE),
+    known.result_setting("trainer.warmup_ratio", _OF_SCHEDULE),
+    known.result_setting("trainer.lr_scheduler_type", _OF_SCHEDULE),
+    *map(known.result_setting, ("trainer.adam_beta1", "trainer.adam_beta2", "trainer.adam_epsilon")),
+    known.result_setting("trainer.label_smoothing_factor", "concerns only the loss"),
+    known.KnownSetting(
+        "trainer.max_grad_norm",
+        "0: no clipping; clipping takes a little time",
+        moves_memory=known.MemoryEffect.NOT,
     ),
-    side_setting("trainer.logging_steps", "each time, the loss is fetched from the GPU"),
-    side_setting("trainer.logging_nan_inf_filter", "fetches the loss from the GPU at every step"),
-    side_setting("trainer.eval_steps", "a trial has the evaluations of its budget"),
-    side_setting("trainer.save_steps", "a trial saves when it is stopped, and now and then"),
-    side_setting("trainer.include_num_input_tokens_seen", "tokens are counted on the GPU"),
-    pinning_setting("trainer.dataloader_pin_memory"),
-    loader_setting("trainer.dataloader_persistent_workers", "workers need not be started for every epoch"),
-    KnownSetting("trainer.train_sampling_strategy", "batches of rows of similar length have less padding"),
-    KnownSetting(
+    known.side_setting("trainer.logging_steps", "each time, the loss is fetched from the GPU"),
+    known.side_setting("trainer.logging_nan_inf_filter", "fetches the loss from the GPU at every step"),
+    known.side_setting("trainer.eval_steps", "a trial has the evaluations of its budget"),
+    known.side_setting("trainer.save_steps", "a trial saves when it is stopped, and now and then"),
+    known.side_setting("trainer.include_num_input_tokens_seen", "tokens are counted on the GPU"),
+    known.pinning_setting("trainer.dataloader_pin_memory"),
+    known.loader_setting(
+        "trainer.dataloader_persistent_workers", "workers need not be started for every epoch"
+    ),
+    known.KnownSetting(
+        "trainer.train_sampling_strategy", "batches of rows of similar length have less padding"
+    ),
+    known.KnownSetting(
         "model.attn_implementation",
         "eager, sdpa, or flash_attention_2 if it is installed",
-        moves_result=Result.REORDERED,
-        needs={"flash_attention_2": Needs(cuda=True, compute_capability=(8, 0))},
+        moves_result=known.Result.REORDERED,
+        needs={"flash_attention_2": known.Needs(cuda=True, compute_capability=(8, 0))},
     ),
-    KnownSetting("trainer.max_length", "memory per sample grows with it", power=1),
+    known.KnownSetting("trainer.max_length", "memory per sample grows with it", power=1),
 )
 
 
@@ -69,8 +60,8 @@ def _between_evaluations(settings: Mapping[str, Setting], epoch: int | None) -> 
     match settings.get("trainer.eval_strategy"), settings.get(_EVAL_STEPS):
         case "epoch", _:
             return epoch
-        case "steps", int(steps) if steps >= 1 and MICRO_BATCH in settings:
-            return steps * effective_batch(settings)
+        case "steps", int(steps) if steps >= 1 and known.MICRO_BATCH in settings:
+            return steps * known.effective_batch(settings)
     return None
 
 
@@ -112,17 +103,17 @@ _FILE = ConfigFile(
         **{role: paths[0].removeprefix("trainer.") for role, paths in _ROLES.items()},
         common.PIN: lambda value: {"dataloader_pin_memory": value not in OFF},
         common.PERSISTENT: lambda value: {"dataloader_persistent_workers": value not in OFF},
-        PRECISION: _switches,
+        known.PRECISION: _switches,
         # Every version knows this name, though newer ones warn; `False` is the default.
-        CHECKPOINTING: lambda value: {} if value in OFF else {"gradient_checkpointing": True},
-        COMPILE: _compile,
+        known.CHECKPOINTING: lambda value: {} if value in OFF else {"gradient_checkpointing": True},
+        known.COMPILE: _compile,
         common.CLIP_NORM: "max_grad_norm",
         **{name: name for name in _SAME},
     },
     {
-        PROCESSES: "torchrun --nproc_per_node, or another launcher",
+        known.PROCESSES: "torchrun --nproc_per_node, or another launcher",
         common.CLIP_VALUE: "the Trainer clips by the norm",
-        f"{PRECISION}=fp8": "of the Accelerator",
+        f"{known.PRECISION}=fp8": "of the Accelerator",
         "model.attn_implementation": "of from_pretrained in the script",
     },
     own=re.compile(r"trainer\.(?!precision$)(.*)"),  # `trainer.precision` is the tuner's own name

@@ -42,7 +42,7 @@ def test_a_gpu_has_tf32_as_a_choice():
 
 @pytest.mark.parametrize(
     ("rows", "launched", "shares"),
-    [(4, "2", True), (8, "2", False), (8, "1", False), (4, None, False), (4, "gpu", False)],
+    [(4, 2, True), (8, 2, False), (8, 1, False), (2, 2, False), (1, 8, False)],
 )
 def test_processes_share_a_batch_if_each_trains_its_part_of_it(rows, launched, shares):
     step = WatchedStep(at_s=0.0, rates=(), passes=1, shape=(rows, 4), dtype="float32", loss=1.0)

@@ -95,6 +95,7 @@ def test_concurrent_trials_take_less(known):
     assert allowances.forecast(with_repeats(known, 0), plan, 4) is None
     plan = SearchPlan(40, 300.0, spent_s=100.0)
     assert "about 9 trials; 10m" in allowances.forecast(with_repeats(known, 0), plan, 4)
+    assert allowances.forecast(known, plan, 0) is None, "no node of a cluster is left"
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,12 @@ def test_a_step_changes_one_knob(space, make_trial):
 
 def test_heuristics_begin_with_the_best_before_and_every_other_turn_has_steps(space, make_trial):
     best = make_trial(0, 10.0, 0.2, **space.baseline_config)
-    known, history = [{"micro_batch_size": n} for n in (1, 2, 3)], History([best], space)
+    known = [configurations.changed(space, best.config, {"micro_batch_size": n}) for n in (5, 16, 8, 32)]
+    history = History([best], space)
     suggest = heuristics.Heuristics(known, seed=0)
     first, second, third = (list(suggest(history)) for _ in range(3))
-    assert [c["micro_batch_size"] for c in first] == [1, 2, 64, 32], "the best two, then larger batches"
+    told = "the best two of this space, then larger batches"
+    assert [c["micro_batch_size"] for c in first] == [16, 8, 64, 32], told
     assert second[:4] == first
     assert len(second) == len(first) + len(configurations.neighbours(space, best.config))
     assert third == first, "the sampler has every other turn to itself"

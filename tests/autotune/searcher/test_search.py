@@ -572,6 +572,18 @@ def test_an_unreported_verdict_counts(begin, session):
     assert again.next().number != 0
 
 
+def test_an_unreported_failure_of_the_baseline_ends_the_search(begin, session):
+    search, _ = begin()
+    search.next()
+    place = session.trial_dir(0)
+    place.root.mkdir(parents=True)
+    write_identity(place, session.identity_of(search.history.trials[0]))
+    write_verdict(place, Outcome(Status.FAILED, Failure.ERROR, "no disk"), figures())
+    again, _ = begin()
+    assert again.next() is None
+    assert again.stopping == "the baseline itself failed: no disk"
+
+
 def test_a_copy_of_the_studys_file_alone_has_a_trial_as_soon_as_it_has_ended(session, tmp_path):
     study = studies.open_study(session.study_file, session.space(), session.key)
     settle = partial(studies.checkpoint, session.study_file)

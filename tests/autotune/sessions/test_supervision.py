@@ -11,7 +11,7 @@ import pytest
 
 from autotune.core.errors import DamagedError, SearchAborted
 from autotune.sessions.supervision import Job, RayDied, supervise
-from autotune.storage.store import Options
+from autotune.system.node_kinds import Cluster, NodeKind
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def job(tmp_path):
         runs = (tmp_path / "ended").read_text() if (tmp_path / "ended").exists() else ""
         return SimpleNamespace(trials=[SimpleNamespace(outcome="completed") for _ in runs])
 
-    session = cast("Any", SimpleNamespace(options=Options, study=study))
+    session = cast("Any", SimpleNamespace(cluster=None, study=study))
     unused = cast("Any", None)
     return Job(session, tmp_path / "s", unused, unused, unused, unused, notes=["first"], more=2)
 
@@ -61,7 +61,7 @@ def test_a_cluster_that_is_lost_is_not_ours_to_start_again(job, tmp_path):
         note(tmp_path / "runs", "r")
         return job.give_up(RayDied("the Ray cluster at head:6379 does not answer any more"))
 
-    job.session.options = lambda: Options(address="head:6379")
+    job.session.cluster = Cluster(NodeKind(), (), "head:6379")
     with pytest.raises(SearchAborted, match="does not answer any more; nothing is lost; continue with: "):
         supervise(job, drive)
     assert (tmp_path / "runs").read_text() == "r"

@@ -246,9 +246,12 @@ def test_processes_that_share_the_batch_of_one_are_a_fault_of_the_trial():
     """As with Accelerate's `split_batches`, or a launcher that starts one process instead of two."""
     shares = Progress(SCORE, {"micro_batch_size": 4, "processes": 2})
     time_s, samples = train(shares, 4)
-    assert shares.fault(1000) is None
+    assert shares.fault(1000, is_first=True) is None
     train(shares, 1, time_s, samples)
-    assert "a step trains 4 samples, but 2 processes with these settings would train 8" in shares.fault(1000)
+    assert "a step trains 4 samples, but 2 processes with these settings would train 8" in shares.fault(
+        1000, is_first=True
+    )
+    assert shares.fault(1000, is_first=False) is None
 
 
 @pytest.mark.parametrize("settings", [{"micro_batch_size": 2, "processes": 2}, {"micro_batch_size": 4}])
@@ -256,14 +259,14 @@ def test_processes_that_train_their_own_batches_are_none(settings):
     trained = Progress(SCORE, settings)
     time_s, samples = train(trained, 20)
     trained.count({"at_s": time_s + 1, "samples": samples + 2})  # the last batch of an epoch
-    assert trained.fault(1000) is None
+    assert trained.fault(1000, is_first=True) is None
 
 
 def test_a_trial_far_beyond_its_end_without_an_evaluation_is_a_fault(progress):
     train(progress, 99)
-    assert progress.fault(100) is None
+    assert progress.fault(100, is_first=False) is None
     train(progress, 1, 10, 4 * 99)
-    assert "no record has bleu_4 after 400 samples" in progress.fault(100)
+    assert "no record has bleu_4 after 400 samples" in progress.fault(100, is_first=False)
 
 
 def test_without_an_evaluation_nothing_is_complete(progress):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Evaluation, Outside
-from autotune.core.trial import Outcome, Repeat, Status
+from autotune.core.trial import Failure, Outcome, Repeat, Status
 from autotune.judging.decisions import claims, confirm
 from autotune.judging.decisions.history import History
 from tests.autotune.conftest import reaching, slices_of
@@ -66,6 +66,16 @@ def test_a_short_race_confirms_nothing(pair, make_trial, space):
     found = claims.claim(2, History([*pair, short], space))
     assert found.rounds == 4
     assert not found.holds
+    assert found.why_not == "measured again, it was 2.00x as fast, in too few turns to be sure"
+
+
+def test_turns_of_no_time_tell_nothing(pair, make_trial, space):
+    """The lines of a program that buffers its output all come at the same time."""
+    sliced = slices_of({2: 2.0})
+    empty = [replace(one, round=one.round + 20, seconds=0.0) for one in sliced]
+    with_empty, without = (make_trial(3, race=(0, 2), slices=each) for each in ((*sliced, *empty), sliced))
+    found, expected = (claims.claim(2, History([*pair, race], space)) for race in (with_empty, without))
+    assert found.factor == expected.factor
 
 
 def test_a_kept_quality_is_claimed_after_three_seeds(raced, space):
@@ -235,6 +245,20 @@ def test_a_failed_race_refutes_its_only_finalist(pair, make_trial, space):
     why_not = claims.claim(2, History([*pair, alone], space)).why_not
     assert why_not == "its speed comparison (trial 3) failed (oom), as made"
     assert claims.claim(2, History([*pair, among], space)).why_not is None, "another member may have failed"
+
+
+def test_one_failure_that_may_be_by_chance_does_not_refute_a_finalist(raced, pair, make_trial, space):
+    trials, by_chance = raced(0.2), Outcome(Status.FAILED, Failure.ERROR, "reset by peer", is_passing=True)
+    failed = replace(make_trial(5, repeat=Repeat(2, 2), **pair[2].config), outcome=by_chance)
+    once, twice = (
+        History([*trials, *(replace(failed, number=5 + n) for n in range(k))], space) for k in (1, 2)
+    )
+    assert claims.claim(2, once).why_not is None
+    assert claims.next_seed(pair[2], once) == Repeat(2, 3)
+    assert claims.claim(2, twice).why_not.startswith("its run with another seed (trial 6) failed (error)")
+    lost = [make_trial(n, race=(0, 2), failure="lost") for n in (3, 4)]
+    assert confirm.next_step(History([*pair, lost[0]], space)).race == (0, 2)
+    assert "speed comparison (trial 4)" in claims.claim(2, History([*pair, *lost], space)).why_not
 
 
 def test_the_last_race_counts_if_it_decided(pair, make_trial, space):

@@ -130,6 +130,14 @@ def test_a_champion_that_was_behind_one_that_is_no_contender_is_raced_alone(tria
     assert confirm.next_step(history).race == (0, 3)
 
 
+def test_what_trains_otherwise_is_no_finalist_of_the_same_training(trials, space, make_trial):
+    """As a trial that was stopped as too slow while everything could still change."""
+    other = make_trial(2, 90, curve=[0.2], half_width=0.1, micro_batch_size=64, stopped=True)
+    assert [t.number for t in confirm.finalists(History([*trials[:2], other], space))] == [2]
+    same = space.revised(objective={"select": "same-training"})
+    assert confirm.finalists(History([*trials[:2], other], same)) == []
+
+
 def test_a_contender_that_seemed_slower_in_its_race_is_not_raced_again(trials, space, make_trial):
     close = make_trial(4, 29.9, curve=[0.2], half_width=0.1, micro_batch_size=8)
     both = make_trial(5, race=(0, 3, 4), slices=slices_of({3: 1.1, 4: 0.95}, apart=0.3))

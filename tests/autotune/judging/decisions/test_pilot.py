@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.core.measurement import Schedule
-from autotune.judging.decisions import confirm, pilot
+from autotune.judging.decisions import confirm, pilot, stopping
 from autotune.judging.decisions.history import History
 from autotune.space import configurations, spaces
 
@@ -52,6 +52,27 @@ def test_before_both_runs_have_completed_nothing_is_known(runs, make_trial, spac
     assert pilot.pilot(History([make_trial(0, failure="oom")], space)) is None
     assert pilot.describe(History(runs()[:1], space)) is None
     assert pilot.settled(History(runs()[:1], space)).space == space
+
+
+def test_a_training_that_ends_by_itself_is_as_long_as_the_baseline_was(runs, make_trial, space):
+    """Whatever was planned: otherwise trials stopped on the way would seem to train longer than it."""
+    planned = space.budget.samples_per_trial
+    baseline, second = runs()
+    ended = replace(baseline.measurement, ended=True, samples=planned // 2)
+    settled = pilot.settled(History([replace(baseline, measurement=ended), second], space))
+    assert settled.space.budget.samples_per_trial == planned // 2
+    quicker = make_trial(2, 18, curve=[0.2], half_width=0.1, stopped=True)
+    assert settled.after(quicker).length_ratio(quicker) == 1
+    assert (
+        stopping.verdict(quicker.measurement, stopping.threshold(settled), planned // 2, quicker.config)
+        is None
+    )
+
+
+def test_if_the_baseline_did_not_end_by_itself_its_length_is_that_of_all(runs, make_trial, space):
+    noisy = make_trial(2, 10, curve=[0.2], half_width=2.0)
+    noisy = replace(noisy, measurement=replace(noisy.measurement, ended=True, samples=100))
+    assert History([*runs(), noisy], space).length_ratio(noisy) == 1
 
 
 def test_one_run_is_enough_if_no_second_one_was_asked_for(runs, space):

@@ -62,6 +62,13 @@ def rounds(slices):
     return slices[-1].round
 
 
+def test_with_slow_steps_a_race_goes_on_until_an_interval_is_known():
+    assert not racing.is_late(399, 400, 20)
+    assert racing.is_late(400, 400, 12)
+    assert not racing.is_late(400, 400, 11)
+    assert racing.is_late(1200, 400, 11)
+
+
 def test_a_ratio_uses_the_rounds_that_both_were_in():
     slices = [*pairs([0.1, 0.1]), make_slice(1, 3, 1.0), make_slice(0, 4, 1.0)]
     found = turns.ratio(slices, 1, 0)
