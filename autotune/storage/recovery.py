@@ -6,8 +6,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from optuna.trial import TrialState, create_trial
-
 from autotune.core.errors import DamagedError
 from autotune.core.trial import RejectedSuggestion, Trial, TrialKind
 from autotune.space.space import Space
@@ -85,7 +83,7 @@ def rebuild(session: StoredSession, space: Space, readable: ReadableTrials) -> l
     known = {trial.number: trial for trial in readable.trials}
     for number in range(max(known) + 1):
         if (trial := known.get(number)) is None:
-            study.add_trial(create_trial(state=TrialState.FAIL))  # later ones keep their numbers
+            studies.add_unknown(study)
         else:
             studies.write(study, space, trial, readable.rejections.get(number, ()))
     studies.close(study)

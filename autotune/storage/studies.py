@@ -135,6 +135,11 @@ def can_hold(space: Space, config: Config) -> bool:
     return True
 
 
+def add_unknown(study: optuna.Study) -> None:
+    """Records a placeholder for a lost trial, so that later trials keep their numbers."""
+    study.add_trial(create_trial(state=TrialState.FAIL))
+
+
 def _distribution(knob: Knob, space: Space) -> BaseDistribution:
     """Returns a knob's distribution for readers of the study; the sampler uses its own."""
     if isinstance(knob, PlannedLength):

@@ -79,10 +79,7 @@ class Progress:
         return None if value is None else self._metric.turned(value)
 
     def fault(self, planned: int, *, is_first: bool) -> str | None:
-        """Returns why a running trial of `planned` samples cannot become a valid one; None if it may.
-
-        `is_first`: the batch of all processes is checked, too. Later, equal numbers may be by chance.
-        """
+        """Returns why a running trial of `planned` samples cannot become a valid one; None if it may."""
         name, unit = self._metric.name, self._metric.unit
         # Both: the first step of a large batch may already be past the end.
         is_far_beyond = self._samples >= 3 * planned and self._steps_since_evaluation >= 100
@@ -91,6 +88,7 @@ class Progress:
                 f"no record has {name} after {self._samples:,} {unit}; the workload must yield one that has "
                 f"it by {planned:,}, the {unit} of a trial"
             )
+        # The first trial alone: among many, one may have these numbers by chance.
         is_known = is_first and self._processes > 1 < self._largest_step and self._steps >= _STEPS_TO_TELL
         if is_known and round(self._largest_step) * self._processes == self._batch:
             return (

@@ -198,10 +198,7 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
 
 
 def _failed(finalist: Trial, history: History) -> str | None:
-    """Returns the reason if a finalist's race or one of its repeats rules it out, else None.
-
-    One failure may be by chance, as of a network: if it was, the run is repeated.
-    """
+    """Returns the reason if a finalist's race or repeats rule it out: one failure may be by chance."""
     space, number, chances = history.space, finalist.number, 1
     goal, target = space.objective, space.objective.aim
     for trial in history.trials:
