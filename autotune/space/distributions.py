@@ -1,12 +1,6 @@
 """Converts between configurations and Optuna parameters."""
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalChoiceType,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+import optuna.distributions as of_optuna
 
 from autotune.core.settings import Config, Setting
 from autotune.space import configurations
@@ -14,12 +8,12 @@ from autotune.space.knobs import Distribution, Drawn, ScaledLearningRate
 from autotune.space.space import Space
 
 
-def distributions(space: Space) -> dict[str, BaseDistribution]:
+def distributions(space: Space) -> dict[str, of_optuna.BaseDistribution]:
     """Returns an Optuna distribution for every knob that is searched, by parameter name."""
     return {_parameter(name, knob): distribution(knob.drawn_from) for name, knob in space.drawn_knobs.items()}
 
 
-def configuration(params: dict[str, CategoricalChoiceType], space: Space) -> dict[str, Setting]:
+def configuration(params: dict[str, of_optuna.CategoricalChoiceType], space: Space) -> dict[str, Setting]:
     drawn: dict[str, Setting] = {}
     for name, knob in space.drawn_knobs.items():
         value = params[_parameter(name, knob)]
@@ -38,17 +32,17 @@ def parameters(config: Config, space: Space) -> dict[str, Setting]:
     return params
 
 
-def distribution(knob: Distribution) -> BaseDistribution:
+def distribution(knob: Distribution) -> of_optuna.BaseDistribution:
     """Returns the Optuna distribution of a knob; over exponents if it has consecutive powers of two."""
     if knob.exponents:
-        return IntDistribution(*knob.exponents)
+        return of_optuna.IntDistribution(*knob.exponents)
     if knob.choice:
-        return CategoricalDistribution(knob.choice)
+        return of_optuna.CategoricalDistribution(knob.choice)
     if knob.randint:
-        return IntDistribution(*knob.randint)
+        return of_optuna.IntDistribution(*knob.randint)
     if knob.loguniform:
-        return FloatDistribution(*knob.loguniform, log=True)
-    return FloatDistribution(*(knob.uniform or (0.0, 1.0)))
+        return of_optuna.FloatDistribution(*knob.loguniform, log=True)
+    return of_optuna.FloatDistribution(*(knob.uniform or (0.0, 1.0)))
 
 
 def _parameter(name: str, knob: Drawn) -> str:

@@ -78,10 +78,7 @@ def started_for(workdir: Path) -> list[psutil.Process]:
 
 
 def kill(process: BaseProcess, group: MemoryGroup | None, workdir: Path) -> None:
-    """Kills a process, its process group, its control `group` if it has one, and all that they started.
-
-    The workers of torchrun have sessions of their own, and if the process was killed before, other parents.
-    """
+    """Kills a process, its process group, its control `group` if it has one, and all that they started."""
     family = members(process.pid or 0)
     inside = [member.pid for member in family] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
@@ -93,6 +90,7 @@ def kill(process: BaseProcess, group: MemoryGroup | None, workdir: Path) -> None
             os.killpg(process.pid, signal.SIGKILL)
     if group is not None:
         group.end()  # some descendants may have left the process group
+    # torchrun's workers have sessions of their own, and if the process was killed before, other parents.
     for member in [*family, *started_for(workdir)]:
         with suppress(psutil.Error):  # it has ended
             member.kill()

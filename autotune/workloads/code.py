@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -137,7 +137,9 @@ def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
     below `directory`, and Python files that it does not ignore; without git, all Python files.
     """
     if not patterns:
-        tracked = [file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ]
+        read = (file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ)
+        foreign = cache(_is_foreign)
+        tracked = [f for f in read if not any(foreign(p) for p in f.parents if directory in p.parents)]
         return sorted(tracked or files(directory, ["**/*.py"]))
     found: set[Path] = set()
     for pattern in patterns:
@@ -159,6 +161,12 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _fits(parts[1:], wanted[1:])
 
 
+def _is_foreign(place: Path) -> bool:
+    """Returns True for a virtual environment, or a session: interrupted trials have copies of scripts."""
+    is_session = (place / "session.json").exists() and (place / "space.yaml").exists()
+    return is_session or (place / "pyvenv.cfg").exists()
+
+
 def _tracked(directory: Path) -> list[Path]:
     """Returns the files that git tracks below `directory`, and new Python files; none without git."""
     listed = ["git", "-C", str(directory), "ls-files", "-z"]
@@ -176,7 +184,7 @@ def _below(directory: Path, *, leaves_out: bool = False) -> Iterator[Path]:
         below.sort()
         if leaves_out:  # hidden directories, virtual environments, and those of packages and caches
             own = (name for name in below if not name.startswith(".") and name not in _LEFT_OUT)
-            below[:] = [name for name in own if not Path(place, name, "pyvenv.cfg").exists()]
+            below[:] = [name for name in own if not _is_foreign(Path(place, name))]
         yield from (Path(place, name) for name in sorted(names))
 
 

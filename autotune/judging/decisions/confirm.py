@@ -78,9 +78,8 @@ def _promising(history: History) -> Trial | None:
     if not planning.is_wanted(history.space) or history.baseline is None or history.needs.rate is None:
         return None
     leader, usual = replanning.best(history), history.equal_trainings_per_s(history.baseline)
-    if leader is None or usual <= 0:  # the lower end of a disturbed speed
-        return None
-    return leader if history.equal_trainings_per_s(leader) >= _CLEARLY * usual else None
+    # Above 0, as the lower end of a disturbed speed may not be.
+    return leader if leader and 0 < _CLEARLY * usual <= history.equal_trainings_per_s(leader) else None
 
 
 def next_step(history: History) -> Proposal | None:

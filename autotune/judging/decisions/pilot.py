@@ -132,9 +132,10 @@ def _settled_space(asked: History) -> Space:
         budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations, "until_learnt": False}
         space = space.revised(budget=budget)
     if asked.baseline is not None and LENGTH not in space.knobs and asked.baseline.measurement.ended:
-        # So long is its training, whatever was planned; others, stopped earlier, are held against that.
         whole = min(space.budget.samples_per_trial, asked.baseline.measurement.samples)
-        space = space.revised(budget={"samples_per_trial": whole})
+        space = space.revised(
+            budget={"samples_per_trial": whole}
+        )  # so long trainings are, whatever was planned
     if goal.select == "same-training":
         return same_training(space)
     judged = pilot(History(asked.trials, space)) if _depends_on_pilot(space) else None

@@ -136,12 +136,13 @@ def test_links_to_nowhere_and_files_that_vanish_are_left_out(project):
 
 
 FILES = ("main.py", "models/net.py", "models/deep/block.py", "configs/a.yaml")
+SESSION = ("runs/s/session.json", "runs/s/space.yaml", "runs/s/trials/0001/work/view/main.py")
 OTHERS = ("venv/pyvenv.cfg", "venv/lib.py", ".hidden/h.py", "node_modules/n.py", "__pycache__/c.py")
 
 
 @pytest.fixture
 def script(tmp_path):
-    write(tmp_path, {name: name for name in (*FILES, *OTHERS)})
+    write(tmp_path, {name: name for name in (*FILES, *OTHERS, *SESSION)})
     return tmp_path
 
 
@@ -180,7 +181,7 @@ def test_without_patterns_it_is_the_files_tracked_by_git_as_on_the_disk(script):
     write(script, {"README.md": "", "docs/figure.png": "", "Makefile": "", "weights.bin": ""})
     git(script, "add", "main.py", "models", "configs", "README.md", "docs", "Makefile", "weights.bin")
     named = {str(file.relative_to(script)) for file in code.files(script)}
-    assert named == {*FILES, "new.py", "Makefile", *(name for name in OTHERS if name.endswith(".py"))}
+    assert named == {*FILES, "new.py", "Makefile", *(name for name in OTHERS[2:])}
     before = code.revision_of_files(script)
     for unrelated in ("ignored.py", "log.txt", "README.md", "docs/figure.png"):
         edit(script / unrelated)
