@@ -18,14 +18,13 @@ import pytest
 
 from autotune.core.measurement import Metric
 from autotune.core.trial import Failure, Outcome, Status
-from autotune.system.cgroup import MemoryGroup
 from autotune.trials.child import Child, Stalls
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.memory_watch import MemoryWatch
 from autotune.trials.order import Ends, Order, TrialLimits
 from autotune.trials.output import Messages
 from tests.autotune.system.fake_cgroups import tree
-from tests.waiting import is_over, status, wait_for
+from tests.waiting import status, wait_for
 
 from .children import listen, session
 
@@ -416,21 +415,6 @@ def test_what_a_completed_workload_leaves_behind_is_killed(start):
     listen(child)
     child.kill()
     wait_for(lambda: not session(child.pid))  # the program is part of the session
-
-
-@pytest.mark.parametrize("dies_first", [False, True])
-def test_a_process_with_a_session_of_its_own_is_killed(start, monkeypatch, dies_first):
-    """Also if the child was killed before it, as for want of memory: it could no longer be found below it."""
-    monkeypatch.setattr(MemoryGroup, "create", lambda: None)  # as for most users
-    child = start("starts_sessions")
-    worker = psutil.Process(first_record(child)["program"])
-    if dies_first:
-        os.kill(child.pid, signal.SIGKILL)
-        listen(child)
-    else:
-        worker.suspend()
-    child.kill()
-    wait_for(lambda: is_over(worker.pid))
 
 
 def test_a_forgotten_child_is_killed(tmp_path, server):

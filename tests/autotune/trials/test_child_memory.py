@@ -8,6 +8,7 @@ import time
 from multiprocessing import forkserver
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autotune.core.measurement import Metric
@@ -17,6 +18,7 @@ from autotune.system.cgroup import MemoryGroup
 from autotune.trials.child import Child
 from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits
+from tests.waiting import is_over, wait_for
 
 from .children import listen
 
@@ -64,6 +66,21 @@ def kept(request, in_group):
 
 def ran_out(outcome):
     return (outcome.status, outcome.failure) == (Status.FAILED, Failure.OOM)
+
+
+@pytest.mark.parametrize("dies_first", [False, True])
+def test_a_process_with_a_session_of_its_own_is_killed(start, in_group, dies_first):
+    """Also if the child was killed before it, as for want of memory: it could no longer be found below it."""
+    in_group(None)  # as for most users
+    child = start("starts_sessions")
+    worker = psutil.Process(child.poll(60.0)[0]["program"])
+    if dies_first:
+        os.kill(child.pid, signal.SIGKILL)
+        listen(child)
+    else:
+        worker.suspend()
+    child.kill()
+    wait_for(lambda: is_over(worker.pid))
 
 
 def test_a_family_that_holds_more_than_its_limit_together_is_out_of_memory(start, kept):
