@@ -197,6 +197,8 @@ def resume(asked: ResumeRequest) -> int:
         options, then = opened.options(), opened.provenance()
         notes = workload.check(configurations.for_workload(space, space.baseline))
         kind, address = (opened.cluster.kind, opened.cluster.address) if opened.cluster else (None, "")
+        if opened.cluster and not (asked.address or address):
+            raise InputError("--address: must name the Ray cluster, which the session does not")
         here = hardware(asked.address or address or None, options.gpus_per_trial, kind=kind)
         gpus.require_script(workload.python, here)
         found = here.hardware

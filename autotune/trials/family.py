@@ -67,19 +67,19 @@ def held_bytes(pid: int, enough_bytes: int) -> int:
     return sum(proc_bytes(each, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for each in pids)
 
 
-def started_for(workdir: Path) -> list[psutil.Process]:
-    """Returns the programs that were started for the trial in `workdir`, by their environment."""
-    found = []
+def started_by(pid: int, workdir: Path) -> list[psutil.Process]:
+    """Returns what `pid`, the process of the trial in `workdir`, has started, by its environment."""
+    found, marks = [], {(wire.RUNNER, str(pid)), (wire.WORKDIR, str(workdir.absolute()))}
     for one in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # of another user, or ended
-            if one.environ().get(wire.WORKDIR) == str(workdir.absolute()):
+            if marks <= one.environ().items():
                 found.append(one)
     return found
 
 
 def kill(process: BaseProcess, group: MemoryGroup | None, workdir: Path) -> None:
     """Kills a process, its process group, its control `group` if it has one, and all that they started."""
-    family = members(process.pid or 0)
+    family = members(process.pid or 0) if process.is_alive() else []
     inside = [member.pid for member in family] + (group.pids() if group else [])
     shared = guardian.shared_memory(inside)
     if process.is_alive():
@@ -91,7 +91,7 @@ def kill(process: BaseProcess, group: MemoryGroup | None, workdir: Path) -> None
     if group is not None:
         group.end()  # some descendants may have left the process group
     # torchrun's workers have sessions of their own, and if the process was killed before, other parents.
-    for member in [*family, *started_for(workdir)]:
+    for member in [*family, *started_by(process.pid or 0, workdir)]:
         with suppress(psutil.Error):  # it has ended
             member.kill()
     deadline_s = time.monotonic() + _REAP_S  # until they are gone, its members hold GPU memory

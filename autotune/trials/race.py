@@ -23,13 +23,7 @@ from autotune.core.measurement import Measurement, Slice
 from autotune.core.record_names import QUEUED
 from autotune.core.trial import Failure, Outcome, Status
 from autotune.judging.decisions import racing
-from autotune.judging.measurement.meter import (
-    MeasuredStep,
-    Stamp,
-    counted_steps,
-    prefetched_steps,
-    steps_to_start,
-)
+from autotune.judging.measurement import meter
 from autotune.storage import identity
 from autotune.storage.layout import TrialDir
 from autotune.storage.records import is_break, lines_of, open_lines
@@ -69,9 +63,9 @@ class _Member:
     def __init__(self, racer: Racer, server: ForkServer, least_steps: int) -> None:
         self._racer, self._order = racer, racer.order
         self._server, self._least_steps = server, least_steps
-        self._ready = prefetched_steps(racer.order.settings)
+        self._ready = meter.prefetched_steps(racer.order.settings)
         self._child: Child | None = None
-        self._stamps: list[Stamp] = []
+        self._stamps: list[meter.Stamp] = []
         self._steps_s: deque[float] = deque(maxlen=100)
 
     def warm_up(self) -> Generator[None, None, Child]:
@@ -80,7 +74,7 @@ class _Member:
             return self._child
         self.end()
         child = self._child = Child(self._order, self._server)
-        begun_s, fewest = time.monotonic(), steps_to_start(self._order.settings) + 1
+        begun_s, fewest = time.monotonic(), meter.steps_to_start(self._order.settings) + 1
         yield from self._run(child, steps=fewest)
         if self._steps_taken() < fewest:
             fault = "the workload ended by itself before it was warmed up"
@@ -88,7 +82,7 @@ class _Member:
         self._counted(begun_s, ready=0)
         return child
 
-    def turn(self, least_s: float) -> Generator[None, None, list[MeasuredStep]]:
+    def turn(self, least_s: float) -> Generator[None, None, list[meter.MeasuredStep]]:
         """Runs one turn and returns its counted steps, at least one; fails the race if there are none."""
         for tried in range(_TRIES):
             child = yield from self.warm_up()
@@ -124,8 +118,8 @@ class _Member:
     def _steps_taken(self) -> int:
         return sum(stamp.is_step for stamp in self._stamps)
 
-    def _counted(self, begun_s: float, ready: int) -> list[MeasuredStep]:
-        steps = counted_steps(self._stamps, begun_s, time.monotonic(), ready)
+    def _counted(self, begun_s: float, ready: int) -> list[meter.MeasuredStep]:
+        steps = meter.counted_steps(self._stamps, begun_s, time.monotonic(), ready)
         self._steps_s.extend(step.seconds for step in steps)
         self._stamps.clear()
         return steps
@@ -136,11 +130,11 @@ class _Member:
         for record in child.poll(timeout_s):
             is_step = quality not in record and not is_break(record)
             if not is_step or QUEUED not in record:
-                self._stamps.append(Stamp(record["at_s"], record["samples"], is_step=is_step))
+                self._stamps.append(meter.Stamp(record["at_s"], record["samples"], is_step=is_step))
         if child.verdict is not None and child.verdict.status is not Status.COMPLETED:
             raise self._ended(child.verdict)
 
-    def slice(self, round_number: int, launch: int, steps: Sequence[MeasuredStep]) -> Slice:
+    def slice(self, round_number: int, launch: int, steps: Sequence[meter.MeasuredStep]) -> Slice:
         """Returns the member's slice of a round, in which it took `steps`."""
         samples, seconds = sum(step.samples for step in steps), sum(step.seconds for step in steps)
         outside_s, unsure = samples * self._racer.outside_s, self._racer.unsure

@@ -22,6 +22,7 @@ from autotune.core.trial import Outcome
 from autotune.inside import stop_request
 from autotune.inside.inbox import Inbox, trial_environment
 from autotune.inside.messages import GpuLostError, Message, Reported, ScriptError, Stamped
+from autotune.inside.site import autotune_wire as wire
 from autotune.inside.site.autotune_figures import host_bytes
 from autotune.system.cgroup import MemoryGroup
 from autotune.trials import failures
@@ -115,6 +116,7 @@ def _drive(fit: Fit, order: Order, sender: RecordSender, give_up: Callable[[Base
     workdir.mkdir(exist_ok=True)
     settings = dict(order.settings) if order.given is None else order.given
     limits, samples, unit = order.limits, order.ends.samples, order.metric.unit
+    os.environ[wire.RUNNER] = str(os.getpid())
     os.environ.update(
         trial_environment(
             workdir, settings, samples, limits.allocator_bytes, unit, gpus=limits.gpus, whole=order.whole

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -138,8 +138,7 @@ def files(directory: Path, patterns: Sequence[str] = ()) -> list[Path]:
     """
     if not patterns:
         read = (file for file in _tracked(directory) if file.suffix in _READ or file.name in _READ)
-        foreign = cache(_is_foreign)
-        tracked = [f for f in read if not any(foreign(p) for p in f.parents if directory in p.parents)]
+        tracked = [f for f in read if not any(_is_foreign(p) for p in f.parents if directory in p.parents)]
         return sorted(tracked or files(directory, ["**/*.py"]))
     found: set[Path] = set()
     for pattern in patterns:

@@ -15,6 +15,7 @@ from typing import Any, Mapping  # noqa: UP035 - Python 3.8 cannot subscript the
 
 SOCKET = "AUTOTUNE_SOCKET"  # the environment variables of a trial's processes
 WORKDIR = "AUTOTUNE_WORKDIR"
+RUNNER = "AUTOTUNE_RUNNER"  # the process that started it
 SETTINGS = "AUTOTUNE_SETTINGS"
 TRIAL_SAMPLES = "AUTOTUNE_TRIAL_SAMPLES"
 WHOLE = "AUTOTUNE_WHOLE"  # set in a whole training, unset in a trial

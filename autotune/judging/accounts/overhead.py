@@ -79,7 +79,7 @@ def trainings_s(history: History, *trials: Trial) -> tuple[list[float], bool]:
     """Returns the seconds of whole trainings, [] if one is unknown, and whether they include evaluations."""
     spent = [time_spent(trial, history) for trial in trials]
     are_counted = counts_evaluations(spent, history.space)
-    whole = history.space.training.samples or history.space.budget.samples_per_trial
+    whole = history.space.training.samples or history.whole
     times = [
         shares.whole_s(round(whole / history.length_ratio(trial)), is_counted=are_counted).value
         for trial, shares in zip(trials, spent, strict=True)

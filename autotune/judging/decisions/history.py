@@ -90,18 +90,24 @@ class History(TrialLog):
         """Returns True if `trial`, run to its end, would clearly miss the required quality."""
         if self.space.objective.takes_any_quality:
             return False
-        whole = self.space.budget.samples_per_trial
-        curve = curves.scaled(trial.measurement.curve, whole / self.length(trial))
+        curve = curves.scaled(trial.measurement.curve, self.whole / self.length(trial))
         return curves.is_out_of_reach(
-            curve, self.baseline_curve, self.least_share, self.noise, whole, start=self.start
+            curve, self.baseline_curve, self.least_share, self.noise, self.whole, start=self.start
         )
 
+    @cached_property
+    def whole(self) -> int:
+        """The samples of the baseline's training: as planned, or fewer if it ended by itself."""
+        planned, baseline = self.space.budget.samples_per_trial, self.baseline
+        has_ended = baseline is not None and baseline.measurement.ended and LENGTH not in self.space.knobs
+        return min(planned, baseline.measurement.samples) if baseline and has_ended else planned
+
     def length(self, trial: Trial) -> int:
-        """Returns the samples of a trial's training: as planned, or until the workload ended by itself."""
-        ended = [t.completed and t.measurement.ended for t in (trial, self.baseline) if t]
-        if len(ended) == 2 and all(ended) and LENGTH not in trial.config:
-            return trial.measurement.samples
-        return self.space.samples(trial.config)
+        """Returns the samples of a trial's training: as planned, or until it, or the baseline, has ended."""
+        planned, measured = self.space.samples(trial.config), trial.measurement
+        if self.whole == self.space.budget.samples_per_trial or LENGTH in trial.config:
+            return planned
+        return measured.samples if trial.completed and measured.ended else min(planned, self.whole)
 
     def length_ratio(self, trial: Trial) -> float:
         """Returns the length of the baseline's training divided by the trial's."""
@@ -110,7 +116,7 @@ class History(TrialLog):
     def training_s(self, trial: Trial) -> float | None:
         """Returns the seconds that the whole training would take with a trial's settings; None if unknown."""
         speed, space = self.throughput(trial), self.space
-        samples = (space.training.samples or space.budget.samples_per_trial) / self.length_ratio(trial)
+        samples = (space.training.samples or self.whole) / self.length_ratio(trial)
         return samples / speed.value if speed else None
 
     def trainings_per_s(self, trial: Trial) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autotune.core.measurement import Evaluation
-from autotune.core.settings import LENGTH, MICRO_BATCH
+from autotune.core.settings import MICRO_BATCH
 from autotune.core.trial import TrialKind
 from autotune.judging.decisions import objective, planning, quality
 from autotune.judging.decisions.history import History
@@ -131,11 +131,6 @@ def _settled_space(asked: History) -> Space:
         evaluations = max(1, round(samples / every))
         budget = {"samples_per_trial": samples, "evaluations_per_trial": evaluations, "until_learnt": False}
         space = space.revised(budget=budget)
-    if asked.baseline is not None and LENGTH not in space.knobs and asked.baseline.measurement.ended:
-        whole = min(space.budget.samples_per_trial, asked.baseline.measurement.samples)
-        space = space.revised(
-            budget={"samples_per_trial": whole}
-        )  # so long trainings are, whatever was planned
     if goal.select == "same-training":
         return same_training(space)
     judged = pilot(History(asked.trials, space)) if _depends_on_pilot(space) else None

@@ -37,6 +37,7 @@ class Threshold:
 
     rivals: tuple[Rival, ...] = ()
     samples: int = 0  # of the baseline's training
+    is_longest: bool = False  # no training is longer, whatever was planned: the baseline's ended by itself
     curve: tuple[Evaluation, ...] = ()  # the baseline's
     keep: float = 0.0  # share to keep of the baseline's gain since `start`
     start: float | None = None
@@ -64,7 +65,8 @@ def threshold(history: History) -> Threshold:
                 rival = replace(_rival(trial, history), seconds=seconds)
                 first.setdefault(rival.shared, rival)
         return bar(tuple(first.values()), times_late=history.times_late)
-    bar = partial(bar, samples=space.budget.samples_per_trial, start=history.start, noise=history.noise)
+    is_longest = history.whole < space.budget.samples_per_trial
+    bar = partial(bar, samples=history.whole, is_longest=is_longest, start=history.start, noise=history.noise)
     if goal.select == "pareto":
         return bar(tuple(_rival(t, history, t.measurement.curve) for t in history.front))
     is_free = goal.select == "same-training" or goal.takes_any_quality
@@ -107,6 +109,7 @@ def verdict(running: Measurement, threshold: Threshold, samples: int, config: Co
 
     `samples` is the planned length of its training.
     """
+    samples = min(samples, threshold.samples) if threshold.is_longest else samples
     # At equal shares of a training, as a shorter schedule lowers the learning rate earlier.
     times = threshold.samples / samples if threshold.samples else 1.0
     at_equal_shares = replace(running, curve=curves.scaled(running.curve, times))

@@ -60,13 +60,10 @@ def test_a_training_that_ends_by_itself_is_as_long_as_the_baseline_was(runs, mak
     baseline, second = runs()
     ended = replace(baseline.measurement, ended=True, samples=planned // 2)
     settled = pilot.settled(History([replace(baseline, measurement=ended), second], space))
-    assert settled.space.budget.samples_per_trial == planned // 2
+    assert (settled.whole, settled.space.budget.samples_per_trial) == (planned // 2, planned)
     quicker = make_trial(2, 18, curve=[0.2], half_width=0.1, stopped=True)
     assert settled.after(quicker).length_ratio(quicker) == 1
-    assert (
-        stopping.verdict(quicker.measurement, stopping.threshold(settled), planned // 2, quicker.config)
-        is None
-    )
+    assert stopping.verdict(quicker.measurement, stopping.threshold(settled), planned, quicker.config) is None
 
 
 def test_if_the_baseline_did_not_end_by_itself_its_length_is_that_of_all(runs, make_trial, space):
