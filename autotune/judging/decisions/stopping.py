@@ -37,7 +37,6 @@ class Threshold:
 
     rivals: tuple[Rival, ...] = ()
     samples: int = 0  # of the baseline's training
-    is_longest: bool = False  # no training is longer, whatever was planned: the baseline's ended by itself
     curve: tuple[Evaluation, ...] = ()  # the baseline's
     keep: float = 0.0  # share to keep of the baseline's gain since `start`
     start: float | None = None
@@ -47,6 +46,7 @@ class Threshold:
     shared: tuple[int, ...] = ()  # numbers of the running trials that others run alongside
     times_late: float = 1.0  # a trial is too late after so many times a rival's seconds to the target
     rate: float = 0.0  # quality gained per factor e of a training's length, if lengths are planned
+    is_longest: bool = False  # no training is longer, whatever was planned: the baseline's ended by itself
 
     @property
     def moved(self) -> float:
