@@ -76,10 +76,13 @@ def test_the_ranks_of_a_script_count_as_one_training(bench, monkeypatch):
     assert (found.ok, found.figures) == (True, {"step_samples": 128}), found.detail
 
 
+@pytest.mark.long  # two of five runs beside other searches had one combination, and did not say why
 def test_every_combination_is_trained_or_the_reason_is_given(bench):
     found = asked(bench, of_model.every_combination)
     assert len(found) == len(of_model.combinations())
-    assert {name for name, one in found.items() if one.ok} == {"fp32", "fp32, checkpointing"}, found
+    told = [(name, one.ok, one.detail) for name, one in found.items() if one.detail != "needs a CUDA device"]
+    said = "\n".join(map(str, [*told, *bench.failed]))
+    assert {name for name, one in found.items() if one.ok} == {"fp32", "fp32, checkpointing"}, said
     losses = {one.figures["loss"] for one in found.values() if one.ok}
     assert max(losses) == pytest.approx(min(losses), rel=1e-4), "the same training"
     assert found["bf16"].detail == "is left out"
