@@ -103,9 +103,7 @@ ACCELERATES = MappingProxyType({"fp32": "no", "bf16": "bf16", "fp16": "fp16"})
 TORCHS = MappingProxyType({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"})
 
 SETTINGS = {name: setting for setting, names in NAMES.items() for name in names}
-PRECISIONS = {
-    name: precision for each in (LIGHTNINGS, ACCELERATES, TORCHS) for precision, name in each.items()
-}
+PRECISIONS = {name: ours for each in (LIGHTNINGS, ACCELERATES, TORCHS) for ours, name in each.items()}
 
 
 def unambiguous_names(setting: str) -> Sequence[str]:

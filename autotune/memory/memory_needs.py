@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from autotune.core import settings as common
-from autotune.core.settings import Config, Knowledge, Setting
+from autotune.core import settings
+from autotune.core.settings import PRECISIONS, Config, Knowledge, MemoryEffect, Setting
 
 # Activations kept for the backward pass with checkpointing, relative to without: a tenth to three quarters in
 # practice, depending on what is checkpointed.
@@ -34,21 +34,24 @@ class Need(NamedTuple):
         return self.group.union(ordered)
 
 
-def need_of(config: Config, known: Knowledge = common.COMMON) -> Need:
+def need_of(config: Config, known: Knowledge = settings.COMMON) -> Need:
     labels = set()
     for name, value in config.items():
         is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
-        is_ordered = name in common.BATCH or (name == common.CHECKPOINTING and is_switch)
-        if is_ordered or known[name].moves_memory in {common.MemoryEffect.NOT, common.MemoryEffect.LOADER}:
+        is_ordered = name in settings.BATCH or (name == settings.CHECKPOINTING and is_switch)
+        if is_ordered or known[name].moves_memory in {
+            MemoryEffect.NOT,
+            MemoryEffect.LOADER,
+        }:
             continue
-        is_precision = name == common.PRECISION and value in common.PRECISIONS
-        stored = common.PRECISIONS[str(value)].stored_as if is_precision else value
+        is_precision = name == settings.PRECISION and value in PRECISIONS
+        stored = PRECISIONS[str(value)].stored_as if is_precision else value
         labels.add(Label(name, stored, stored.__class__, known[name].power))
     return Need(
         frozenset(labels),
-        config.get(common.CHECKPOINTING) is True,
-        number(config, common.ACCUMULATION, 1) > 1,  # gradients stay allocated, however many steps add up
-        number(config, common.MICRO_BATCH, 1),
+        config.get(settings.CHECKPOINTING) is True,
+        number(config, settings.ACCUMULATION, 1) > 1,  # gradients stay allocated, however many steps add up
+        number(config, settings.MICRO_BATCH, 1),
     )
 
 
@@ -74,10 +77,8 @@ def per_sample(need: Need) -> float:
     """
     ratio = _RECOMPUTED_SHARE if need.recomputes else 1.0
     for name, value, _, power in need.group:
-        if name == common.PRECISION and value in common.PRECISIONS:
-            ratio *= (
-                common.PRECISIONS[str(value)].activation_bytes / common.PRECISIONS["fp32"].activation_bytes
-            )
+        if name == settings.PRECISION and value in PRECISIONS:
+            ratio *= PRECISIONS[str(value)].activation_bytes / PRECISIONS["fp32"].activation_bytes
         elif power and isinstance(value, int | float) and value > 0:
             ratio *= float(value) ** power
     return ratio

@@ -170,7 +170,7 @@ def samples_of_step(seen: Watched) -> int | None:
 def shares_batch(seen: Watched, launched: int) -> bool:
     """Returns True if each of `launched` processes trains its part of the batch that loader or option say."""
     rows, size = next(iter(seen.steps[0].shape), 0), options.role_of(seen.options, settings.MICRO_BATCH)
-    return rows > 1 < launched and rows * launched in {seen.loader.get("batch_size"), size and size.value}
+    return min(rows, launched) > 1 and rows * launched in {seen.loader.get("batch_size"), size and size.value}
 
 
 def step_s(seen: Watched) -> float | None:

@@ -79,7 +79,9 @@ class StoredSession(SessionDir):
     @property
     def cluster(self) -> Cluster | None:
         """The cluster that trials run on, as it was last seen; None if they run on one machine."""
-        return _CLUSTER.read(self.nodes_file)
+        if (cluster := _CLUSTER.read(self.nodes_file)) is None and self.nodes_file.exists():
+            raise InputError(f"{self.nodes_file}: cannot be read, and says on which cluster trials run")
+        return cluster
 
     def write_cluster(self, cluster: Cluster) -> None:
         _CLUSTER.write(self.nodes_file, cluster)

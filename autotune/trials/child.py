@@ -48,9 +48,8 @@ class Child:
         self._gpus = GpuWatch(order.limits.gpus)
         self._process, pipe, output = server.start(order, self._memory.group)
         self._memory.begin(self.pid)
-        self._end = Finalize(
-            self, family.kill, (self._process, self._memory.group, order.place.work), exitpriority=0
-        )
+        ended = self._process, self._memory.group, order.place.work
+        self._end = Finalize(self, family.kill, ended, exitpriority=0)
         self._inbox, self._output = Messages(pipe), OutputLog(output, order.place.log, self._hide)
         self._records: list[dict[str, Any]] = []
         self._begun_s = self._heard_s = time.monotonic()

@@ -89,7 +89,7 @@ class Progress:
                 f"it by {planned:,}, the {unit} of a trial"
             )
         # The first trial alone: among many, one may have these numbers by chance.
-        is_known = is_first and self._processes > 1 < self._largest_step and self._steps >= _STEPS_TO_TELL
+        is_known = is_first and self._steps >= _STEPS_TO_TELL and min(self._processes, self._largest_step) > 1
         if is_known and round(self._largest_step) * self._processes == self._batch:
             return (
                 f"a step trains {self._largest_step:,.0f} {unit}, but {self._processes} processes with these "

@@ -218,9 +218,8 @@ class Race:
 
     def _is_late(self) -> bool:
         taken_s = self._earlier_s + time.monotonic() - self._started
-        return racing.is_late(
-            taken_s, self._order.most_s, max((turn.round for turn in self._slices), default=0)
-        )
+        rounds = max((turn.round for turn in self._slices), default=0)
+        return racing.is_late(taken_s, self._order.most_s, rounds)
 
     def _members_left(self) -> tuple[int, ...]:
         """Returns the members of the next round; empty if the race is decided."""

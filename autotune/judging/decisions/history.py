@@ -99,8 +99,9 @@ class History(TrialLog):
     def whole(self) -> int:
         """The samples of the baseline's training: as planned, or fewer if it ended by itself."""
         planned, baseline = self.space.budget.samples_per_trial, self.baseline
-        has_ended = baseline is not None and baseline.measurement.ended and LENGTH not in self.space.knobs
-        return min(planned, baseline.measurement.samples) if baseline and has_ended else planned
+        if baseline is None or not baseline.measurement.ended or LENGTH in self.space.knobs:
+            return planned
+        return min(planned, baseline.measurement.samples)
 
     def length(self, trial: Trial) -> int:
         """Returns the samples of a trial's training: as planned, or until it, or the baseline, has ended."""

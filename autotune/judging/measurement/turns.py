@@ -66,7 +66,7 @@ def _logs(slices: Sequence[Slice], number: int, other: int) -> list[list[float]]
     """Returns the log-ratios of the rounds that both were in, by launch."""
     rounds: dict[int, dict[int, Slice]] = defaultdict(dict)
     for turn in slices:
-        if turn.seconds > 0:
+        if turn.seconds > 0:  # the lines of a buffered output may all come at the same time
             rounds[turn.round][turn.number] = turn
     launches: dict[int, list[float]] = defaultdict(list)
     for turns in rounds.values():

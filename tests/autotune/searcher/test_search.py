@@ -559,27 +559,30 @@ def test_a_search_killed_while_it_confirms_continues_with_the_same_race_and_seed
     assert confirm.confirmed(again.history)
 
 
-def test_an_unreported_verdict_counts(begin, session):
-    search, _ = begin()
-    search.next()
-    place = session.trial_dir(0)
-    place.root.mkdir(parents=True)
-    write_identity(place, session.identity_of(search.history.trials[0]))
-    write_verdict(place, COMPLETED, figures())
+@pytest.fixture
+def begin_unreported(begin, session):
+    """Resumes a search that was killed before it had recorded the baseline's outcome."""
 
-    again, _ = begin()
+    def resumed(outcome):
+        search, _ = begin()
+        search.next()
+        place = session.trial_dir(0)
+        place.root.mkdir(parents=True)
+        write_identity(place, session.identity_of(search.history.trials[0]))
+        write_verdict(place, outcome, figures())
+        return begin()[0]
+
+    return resumed
+
+
+def test_an_unreported_verdict_counts(begin_unreported):
+    again = begin_unreported(COMPLETED)
     assert again.history.trials[0].outcome == COMPLETED
     assert again.next().number != 0
 
 
-def test_an_unreported_failure_of_the_baseline_ends_the_search(begin, session):
-    search, _ = begin()
-    search.next()
-    place = session.trial_dir(0)
-    place.root.mkdir(parents=True)
-    write_identity(place, session.identity_of(search.history.trials[0]))
-    write_verdict(place, Outcome(Status.FAILED, Failure.ERROR, "no disk"), figures())
-    again, _ = begin()
+def test_an_unreported_failure_of_the_baseline_ends_the_search(begin_unreported):
+    again = begin_unreported(Outcome(Status.FAILED, Failure.ERROR, "no disk"))
     assert again.next() is None
     assert again.stopping == "the baseline itself failed: no disk"
 

@@ -111,3 +111,11 @@ def test_options_of_a_newer_version_do_not_confuse_an_older_one(session):
     info["options"]["surprise"] = 1
     session.info_file.write_text(json.dumps(info))
     assert session.options() == Options(seed=7, memory_limit_bytes=5)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"kind": 1}'])
+def test_a_session_whose_cluster_is_unreadable_does_not_go_on_without_one(session, text):
+    assert session.cluster is None
+    session.nodes_file.write_text(text)
+    with pytest.raises(InputError, match=r"nodes\.json: cannot be read, and says on which"):
+        _ = session.cluster
