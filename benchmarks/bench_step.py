@@ -1,6 +1,6 @@
-"""Compares training steps with a plain implementation, in samples/s by batch, precision and compilation.
+"""Compares training steps with a plain implementation, in samples/s by batch, precision and CUDA graphs.
 
-    python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--compile default]
+    python benchmarks/bench_step.py [--model small|full] [--batches 4 16] [--steps 5] [--graphs]
 
 The plain form (benchmarks/plain.py) is eager, in PyTorch's default precision, and computes the padding. Each
 side is a process, set up as its trainer does; they alternate steps over the same random batches with report
@@ -41,7 +41,6 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 SMALL = {"visual_extractor": "small", "image_size": 96, "d_model": 128, "d_ff": 256, "num_layers": 2}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PARTS = ("input", "visual extractor", "relational memory", "rest", "optimizer")
-MODES = ("default", "reduce-overhead", "max-autotune")
 
 Step = Callable[[Tensor, Tensor, list[int]], None]
 Data = list[tuple[Tensor, Tensor, list[int]]]
@@ -180,7 +179,7 @@ def shares(config: Config, data: Data) -> dict[str, float]:
 def configurations(
     base: dict[str, Any], names: Sequence[str], modes: Sequence[str], formats: Sequence[bool]
 ) -> Iterator[Config]:
-    """Yields the named precisions that this machine supports, in each memory format and compilation mode."""
+    """Yields the named precisions that this machine supports, in each memory format, also with graphs."""
     for name in names:
         for channels_last in formats:
             for mode in modes:
@@ -195,14 +194,14 @@ def configurations(
 
 def name_of(config: Config) -> str:
     words = [config.precision, "channels_last" if config.channels_last else ""]
-    words.append(f"compile {config.compile}" if config.compile != "off" else "")
+    words.append("" if config.compile == "off" else config.compile)
     return " ".join(filter(None, words))
 
 
 def compare(configs: Sequence[Config], size: int, steps: int) -> None:
     """Prints a row for each of `configs`: all alternating over the same batches with the plain form.
 
-    The first step of each, which compiles, is taken at the same time, and does not count.
+    The first step of each, which records the graphs, is taken at the same time, and does not count.
     """
     context = multiprocessing.get_context("spawn")
     settings = {"precision": "torch-default", "compile": "off", "channels_last": False}
@@ -242,7 +241,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--compile", nargs="*", choices=MODES, default=[])
+    parser.add_argument("--graphs", action="store_true")
     parser.add_argument(
         "--formats", nargs="+", choices=("plain", "channels_last"), default=["plain", "channels_last"]
     )
@@ -255,7 +254,11 @@ def main() -> None:
     print("| --- " * len(columns) + "|")
     for size in options.batches:
         formats = [name == "channels_last" for name in options.formats]
-        found = list(configurations(base, options.precisions, ("off", *options.compile), formats))
+        found = list(
+            configurations(
+                base, options.precisions, ("off", "cuda-graphs") if options.graphs else ("off",), formats
+            )
+        )
         for at in range(0, len(found), options.together):
             compare(found[at : at + options.together], size, options.steps)
 

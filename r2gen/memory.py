@@ -1,8 +1,5 @@
 """R2Gen's relational memory and the layer norm that it drives (arXiv:2010.16056)."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor, nn
@@ -25,16 +22,6 @@ class RelationalMemory(nn.Module):
         )
         self.W = nn.Linear(d_model, d_model * 2)
         self.U = nn.Linear(d_model, d_model * 2)
-        self._compiled_step: Callable[..., Tensor] | None = None
-
-    def compile_step(self, backend: str | Callable[..., Any] = "inductor") -> None:
-        """Compiles the step of a training from one word to the next, once for any number of reports.
-
-        The loop over the words stays as it is. On a GPU, starting the many small operations of a step takes
-        longer than computing them.
-        """
-        if self._compiled_step is None:
-            self._compiled_step = torch.compile(self._step, dynamic=True, backend=backend)
 
     def initial(self, batch: int) -> Tensor:
         """Returns the memory before the first word, [batch, slots, d_model]."""
@@ -42,35 +29,20 @@ class RelationalMemory(nn.Module):
         eye = torch.eye(self.slots, weight.size(1), dtype=weight.dtype, device=weight.device)
         return eye.expand(batch, -1, -1)
 
-    def forward(self, words: Tensor, memory: Tensor, running: Tensor | tuple[int, ...]) -> Tensor:
+    def forward(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
         """Returns `memory` [B, slots, d] after each of the packed `words` [N, d], packed: [N, slots * d].
 
-        `running` comes from the packing: the reports that are still running at each step. As a tuple, not a
-        tensor, it becomes part of the program that torch.compile builds, with the loop over words unrolled.
+        `running` comes from the packing: the reports that are still running at each step.
         """
-        if isinstance(running, Tensor):
-            out: Tensor = self._uncompiled(words, memory, running)
-            return out
-        return self._over(words, memory, list(running))
-
-    # Unrolled, the loop would be recompiled for every other report length.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _uncompiled(self, words: Tensor, memory: Tensor, running: Tensor) -> Tensor:
-        return self._over(words, memory, running.tolist())
-
-    def _over(self, words: Tensor, memory: Tensor, sizes: list[int]) -> Tensor:
         with torch.autocast(words.device.type, enabled=False):
             weight, bias = self.attn.joint()
-            d_model = words.size(1)
+            d_model, sizes = words.size(1), running.tolist()
             # Projections that do not depend on the memory are computed for all words at once.
             read = torch.split(F.linear(words, weight[d_model:], bias[d_model:])[:, None], sizes)
             gates = torch.split(self.W(words)[:, None], sizes)
             states = []
             for size, word, gate in zip(sizes, read, gates, strict=True):
-                step = self._step
-                if self._compiled_step and self.training and size > 1:  # torch would specialise on 1
-                    step = self._compiled_step
-                memory = step(memory[:size], F.linear(memory[:size], weight, bias), word, gate)
+                memory = self._step(memory[:size], F.linear(memory[:size], weight, bias), word, gate)
                 states.append(memory)
             return torch.cat(states).flatten(1)
 

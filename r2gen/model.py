@@ -99,7 +99,9 @@ class _Stack(nn.Module):
 class Transformer(nn.Module):
     def __init__(self, config: Config, classes: int) -> None:
         super().__init__()
-        d_model, saving = config.d_model, config.activation_checkpointing
+        d_model = config.d_model
+        # Recomputed dropout needs the random numbers of the first time, which a CUDA graph cannot restore.
+        saving = config.activation_checkpointing and config.compile == "off"
         encoders: list[nn.Module] = [EncoderLayer(config) for _ in range(config.num_layers)]
         decoders: list[nn.Module] = [DecoderLayer(config) for _ in range(config.num_layers)]
         self.encoder = _Stack(encoders, d_model, activation_checkpointing=saving)

@@ -1,7 +1,7 @@
 """Packs the words of a padded batch of reports, so that padding is not computed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -19,7 +19,7 @@ class Packing:
     batch: int
     length: int
     positions: Tensor  # int64 [N], in the grid [B, T] flattened
-    running: Tensor | tuple[int, ...]  # reports at each step, on the host; their sum is N
+    running: Tensor  # int64 [T], reports at each step, on the host; their sum is N
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int], device: torch.device) -> Self:
@@ -36,11 +36,6 @@ class Packing:
         """Packs every position of a `grid` [B, T, ...]."""
         batch, length = grid.shape[:2]
         return cls.from_lengths([length] * batch, grid.device)
-
-    def unrolled(self) -> Self:
-        """Returns the packing with its running reports as constants that torch.compile specialises on."""
-        running = self.running.tolist() if isinstance(self.running, Tensor) else self.running
-        return replace(self, running=tuple(running))
 
     def pack(self, grid: Tensor) -> Tensor:
         return grid.flatten(0, 1).index_select(0, self.positions)

@@ -24,8 +24,10 @@ def capability() -> tuple[int, int] | None:
 
 
 def check(config: Config, capability: tuple[int, int] | None) -> None:
-    """Raises InputError if a GPU of this capability, or the CPU, cannot train in the configured precision."""
+    """Raises InputError if a GPU of this capability, or the CPU, cannot train as configured."""
     name = config.precision
+    if config.compile == "cuda-graphs" and capability is None:
+        raise InputError("compile cuda-graphs: needs a CUDA device; off runs here")
     if name in {"fp32", "torch-default"} or (name == "bf16" and capability is None):
         return
     if capability is None:
@@ -60,11 +62,14 @@ def backends(config: Config) -> Iterator[None]:
         cuda.enable_cudnn_sdp(attends)
 
 
-def autocast(config: Config) -> AbstractContextManager[object]:
-    """Returns the autocast context of forward passes. fp8 runs everything but its linear layers in bf16."""
+def autocast(config: Config, *, cache: bool = True) -> AbstractContextManager[object]:
+    """Returns the autocast context of forward passes. fp8 runs everything but its linear layers in bf16.
+
+    `cache` keeps converted weights until the outermost context ends.
+    """
     formats = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}
     dtype = formats.get(config.precision)
-    return nullcontext() if dtype is None else torch.autocast(device().type, dtype)
+    return nullcontext() if dtype is None else torch.autocast(device().type, dtype, cache_enabled=cache)
 
 
 def inference(config: Config) -> AbstractContextManager[None]:

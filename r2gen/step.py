@@ -1,21 +1,20 @@
 """Optimizer steps over a window of micro-batches: taken, skipped, or undone."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor
 
 from r2gen import checkpoint, optim, precision
 from r2gen.clock import Stopwatch
-from r2gen.compiling import captures_graphs, compiled
 from r2gen.config import Config
 from r2gen.data import Batch, normalise
 from r2gen.divergence import BadSteps, RunningStatistics
+from r2gen.graphs import Recorded
 from r2gen.model import R2Gen, loss_sum
 from r2gen.optim import Position
 from r2gen.packing import Packing, lengths
@@ -43,8 +42,7 @@ class Stepper:
         self._statistics = RunningStatistics(model)
         self._rng: Mapping[str, Any] | None = None  # at the beginning of the step; None between steps
         self._batch = HalvedBatch("micro_batch_size", config, _NOTE)
-        self._forward, self._compiled_for = compiled(model, config), config.micro_batch_size
-        self._has_graphs = captures_graphs(config)
+        self._recorded: Recorded | None = None
         self.bad = BadSteps(config.max_bad_steps)
 
     def gradients(self, window: Sequence[Batch]) -> Gradients:
@@ -62,42 +60,38 @@ class Stepper:
         return Gradients(numbers[0], numbers[1], watch)
 
     def _backward(self, window: Sequence[Batch], size: int) -> tuple[Tensor, Stopwatch]:
-        self._compile_for(size)
+        forward = self._forward(size)
         device = precision.device()
         tokens = sum(sum(lengths(batch.targets)) for batch in window)
         loss = torch.zeros((), device=device)
         watch = Stopwatch(device)
-        for batch in _parts(window, size):
+        batches = list(_parts(window, size))
+        if self._recorded and len(batches) > 1:
+            # The first gradients would otherwise stay in the recording's memory, and the next replay
+            # would overwrite them.
+            for parameter in self._model.parameters():
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        for batch in batches:
             images = normalise(batch.images.to(device, non_blocking=True))
             watch.mark("transfer_s")
-            targets, packing = self._reports(batch.targets)
+            targets = batch.targets.to(device, non_blocking=True)
+            packing = Packing.from_lengths(lengths(batch.targets), device)
             with precision.autocast(self._config):
-                summed = loss_sum(self._forward(images, targets, packing), targets)
+                summed = loss_sum(forward(images, targets, packing), targets)
             watch.mark("forward_s")
             torch.autograd.backward(self._scaler.scale(summed / tokens))
             loss += summed.detach() / tokens
             watch.mark("backward_s")
         return loss, watch
 
-    def _compile_for(self, size: int) -> None:
-        if size == self._compiled_for:
-            return
-        smaller = {"micro_batch_size": size, "accumulation_steps": 2}  # at least two
-        config = self._config.model_copy(update=smaller)
-        self._forward, self._has_graphs = compiled(self._model, config), captures_graphs(config)
-        self._compiled_for = size
-
-    def _reports(self, targets: Tensor) -> tuple[Tensor, Packing]:
-        """Returns the targets on the device, and the packing of the positions that count.
-
-        CUDA graphs are captured for every shape, which takes minutes. For them every batch is padded to the
-        longest possible report and computed whole, the memory's loop over the words included.
-        """
-        device = precision.device()
-        if not self._has_graphs:
-            return targets.to(device, non_blocking=True), Packing.from_lengths(lengths(targets), device)
-        padded = F.pad(targets, (0, self._config.max_seq_length - targets.size(1))).to(device)
-        return padded, Packing.full(padded[:, :-1]).unrolled()
+    def _forward(self, size: int) -> Callable[[Tensor, Tensor, Packing], Tensor]:
+        """Returns the forward pass of micro-batches of up to `size` studies."""
+        if self._config.compile == "off":
+            return self._model
+        if self._recorded is None or self._recorded.size != size:
+            self._recorded = None  # its memory is free for the next one
+            self._recorded = Recorded(self._model, self._config, size)
+        return self._recorded
 
     def update(self, gradients: Gradients, position: Position, step: int) -> dict[str, Any]:
         """Takes the step and returns its part of the record; a bad step does not change the model.

@@ -77,10 +77,9 @@ class VisualExtractor(nn.Module):
     def _run(self, stage: nn.Module, x: Tensor) -> Any:
         if not (self.activation_checkpointing and self.training and torch.is_grad_enabled()):
             return stage(x)
-        if torch.compiler.is_compiling():  # it supports no context_fn, and counts a batch once anyway
-            return checkpoint(stage, x, use_reentrant=False)
         contexts = partial(_checkpoint_contexts, stage)
-        return checkpoint(stage, x, use_reentrant=False, context_fn=contexts)
+        # Without random numbers to restore, it can be recorded in a CUDA graph.
+        return checkpoint(stage, x, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
 
 def _checkpoint_contexts(stage: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

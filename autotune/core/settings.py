@@ -198,7 +198,7 @@ def pinning_setting(name: str) -> KnownSetting:
     return side_setting(name, "left out if this machine gains nothing by it", needs={True: FOR_CUDA})
 
 
-_CUDA_GRAPHS = Needs(compiler=True, is_for_cuda=True)
+_TUNED = Needs(compiler=True, is_for_cuda=True)
 _READY = "batches that the loader had ready do not count for the speed"
 
 _COMMON = (
@@ -249,7 +249,12 @@ _COMMON = (
         COMPILE,
         "left out if this machine cannot run it",
         moves_result=Result.REORDERED,
-        needs={"off": Needs(), "reduce-overhead": _CUDA_GRAPHS, "max-autotune": _CUDA_GRAPHS},
+        needs={
+            "off": Needs(),
+            "cuda-graphs": Needs(cuda=True),
+            "reduce-overhead": _TUNED,
+            "max-autotune": _TUNED,
+        },
         needs_else=Needs(compiler=True),
     ),
     KnownSetting("channels_last", "changes only the order in memory", moves_result=Result.REORDERED),

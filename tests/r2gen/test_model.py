@@ -247,15 +247,3 @@ def test_views_in_one_call_share_their_statistics():
         model(images, targets)
     counts = [int(m.visual_extractor.model[1].num_batches_tracked) for m in (apart, shared)]
     assert counts == [2, 1]
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # from the compiler
-def test_unrolled_the_whole_step_is_one_program():
-    """CUDA graphs need a program without breaks, and with the same loss."""
-    decoder = still(EncoderDecoder(tiny(), 12, 20))
-    patches, targets = torch.randn(2, 5, 12), batch(length=5)[1]
-    packing = Packing.full(targets[:, :-1]).unrolled()
-    torch._dynamo.reset()
-    compiled = torch.compile(decoder, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(patches, targets, packing), decoder(patches, targets, packing))
