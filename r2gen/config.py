@@ -102,8 +102,7 @@ class Config(BaseModel):
     )
     compile: CompileMode = Field(
         "off",
-        description="cuda-graphs: on a GPU, records a step once and replays it; several times as fast if batches "
-        "are small",
+        description="cuda-graphs: on a GPU, records a step once and replays it, which is faster",
     )
     activation_checkpointing: bool = Field(
         False, description="recomputes activations in the backward pass: less memory, more time"

@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from autotune.sessions import prepare
-from autotune.space import configurations
-
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = {
     "visual_extractor": "small",
@@ -20,16 +17,6 @@ TINY = {
     "dropout": 0.0,
     "drop_prob_lm": 0.0,
 }
-
-
-def test_the_hours_search_space_has_the_two_configurations_of_the_page():
-    space = prepare.read_space(BENCHMARKS / "hour.yaml", {})
-    small = prepare.read_space(BENCHMARKS.parent / "examples" / "r2gen_iu_xray" / "cpu.yaml", {})
-    assert configurations.allowed(space) == [
-        {"micro_batch_size": n, "accumulation_steps": 16 // n} for n in (4, 16)
-    ]
-    assert space.baseline == {**small.baseline, "epochs": 850, "channels_last": True}
-    assert (space.objective, space.limits) == (small.objective, small.limits)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Parses and formats durations and sizes (`2h`, `90s`, `3GiB`), and converts values to numbers."""
+"""Parses and formats durations and sizes (`2h`, `1m 30s`, `3GiB`), and converts values to numbers."""
 
 import math
 import re
@@ -9,14 +9,14 @@ from autotune.core.errors import InputError
 
 S_PER_HOUR = 3600.0
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "B": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("KMGT", start=1)
     for suffix, base in (("", 1024), ("iB", 1024), ("B", 1000))
 }
 
-DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*$"
+DURATION_PATTERN = rf"^\s*(\d+(\.\d+)?\s*|(\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*)+)$"
 _ROUND_MINUTES = (5, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720)
 _LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
@@ -58,10 +58,12 @@ def quote(value: object) -> str:
 
 
 def seconds(text: str | float) -> float:
-    """Parses a duration to seconds; raises InputError if `text` is not a positive one."""
-    value = _parse(text, _SECONDS)
-    if value is None or value > _LONGEST_S:
-        rule = "a duration is a positive number with s, m, h or d (90s, 2h), up to 3650d"
+    """Parses a duration, also one of several units, to seconds; raises InputError if it is not positive."""
+    parts = re.split(r"(?<=[a-z])\s*(?=\d)", str(text))
+    values = [_parse(part, _SECONDS if parts[1:] else {"": 1.0, **_SECONDS}) for part in parts]
+    value = math.nan if None in values else sum(filter(None, values))
+    if not 0 < value <= _LONGEST_S:
+        rule = "a duration is a positive number with s, m, h or d (90s, 1h 30m), up to 3650d"
         raise InputError(f"{rule}, got {quote(text)}")
     return value
 
@@ -79,7 +81,7 @@ def _parse(text: str | float, units: dict[str, float] | dict[str, int]) -> float
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(text))
     if match is None or match[2] not in units:
         return None
-    return float(match[1]) * units[match[2]] or None
+    return float(match[1]) * units[match[2]]
 
 
 def format_seconds(value_s: float) -> str:

@@ -52,7 +52,6 @@ OF_GPU = (
     Point("script", of_scripts.plain_script),
     Point("speed", of_speed.stamped_speed),
     Point("evaluation", of_speed.second_evaluation),
-    Point("compilations", of_speed.compilations, 2 * 60.0),
     Point("model", of_model.every_combination, math.inf),
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from autotune.core.settings import COMPILE, MICRO_BATCH, PRECISION, Setting
+from autotune.core.settings import MICRO_BATCH, PRECISION, Setting
 from autotune.space.machine import explain_unsupported
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench
@@ -11,7 +11,6 @@ from lab.gpu_check.verdicts import Found
 
 _MICRO_BATCH = 8
 _EPOCHS = 4
-_UNEVEN_BATCH = 12  # divides no power of two: the last batch of an epoch is smaller
 _MOST_WAITS = 2.0  # per step: one for the loss and norm; torch does not count the one at its end
 _EVALUATED: dict[str, Setting] = {"eval_studies": 32}
 
@@ -38,20 +37,6 @@ def _judge_waits(waits: float | None) -> Found:
     if waits is None:
         return Found(name, None, "there is no GPU to wait for")
     return Found(name, waits <= _MOST_WAITS, f"{waits:.1f} times a step", {"waits_per_step": waits})
-
-
-def compilations(bench: Bench) -> Iterator[Found]:
-    """Looks for late compilations over epochs whose last batch is smaller."""
-    name = "nothing is compiled after the first steps"
-    if reason := explain_unsupported(COMPILE, "default", bench.machine):
-        yield Found(name, None, reason)
-        return
-    samples = 2 * bench.training_studies + _UNEVEN_BATCH
-    ran = bench.run(bench.order(samples, {MICRO_BATCH: _UNEVEN_BATCH, COMPILE: "default", **_EVALUATED}))
-    late = verdicts.late_compilations(ran.records)
-    detail = f"again at steps {', '.join(map(str, late))}" if late else "only there"
-    ok = None if ran.outcome is None else ran.completed and not late
-    yield Found(name, ok, detail if ran.completed else ran.ending, {"late_steps": late})
 
 
 def second_evaluation(bench: Bench) -> Iterator[Found]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core import units
-from autotune.core.record_names import COMPILING
 from autotune.sessions.gpus import DeviceVerdict
 from autotune.system.nvml import Gpu
 
@@ -18,7 +17,6 @@ STAMPED_SHARE = 0.03
 _TOTAL_SHARE = 0.05  # of the memory: NVML includes the driver's own use, torch does not
 _OTHERS_SHARE = 0.05  # of the memory: a desktop's own use, and the driver's
 _LAST_LOSSES = 15
-_STEPS_TO_COMPILE = 3  # the first step, and the recompilation at the first change of the batch size
 _FIRST_EVALUATION = 3.0  # times the second: the first loads kernels and writes the first checkpoint
 _BEGUN = "epoch_begun_s"
 
@@ -99,12 +97,6 @@ def epochs_rate(records: Sequence[Record]) -> float | None:
 def is_stamped_well(stamped: float, whole: float) -> bool:
     """Returns True if the speed by the tuner's timestamps agrees with the speed over whole epochs."""
     return abs(stamped / whole - 1) <= STAMPED_SHARE
-
-
-def late_compilations(records: Sequence[Record]) -> list[int]:
-    """Returns the steps, counted from 1, that followed a compilation after the first few steps."""
-    steps = [record for record in records if "train_loss" in record]
-    return [n for n, record in enumerate(steps, 1) if n > _STEPS_TO_COMPILE and record.get(COMPILING)]
 
 
 def evaluations_s(records: Sequence[Record], quality: str) -> list[float]:

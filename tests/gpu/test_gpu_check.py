@@ -59,7 +59,7 @@ def test_what_the_fakes_carry_holds_and_the_rest_says_why_not(checked, tmp_path)
         "a killed trial gives its GPU back",
         "the card by itself",
     }
-    assert {name for name in found if name.startswith("fp32")} >= {"fp32", "fp32, compiled, checkpointing"}
+    assert {name for name in found if name.startswith("fp32")} >= {"fp32", "fp32, cuda-graphs, checkpointing"}
     assert not any("broke off" in one["detail"] for one in found.values())
     assert (
         found["out of memory under a cap"]["figures"]["held_bytes"]

@@ -5,13 +5,19 @@ from autotune.core.errors import InputError
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("90s", 90), ("2h", 7200), ("1.5m", 90), (45, 45), ("1d", 86400), ("10 min", 600)]
+    ("text", "expected"),
+    [
+        *(("90s", 90), ("2h", 7200), ("1.5m", 90), (45, 45), ("1d", 86400), ("10 min", 600)),
+        *(("3m50s", 230), ("1h 00m", 3600), (" 1d 2h 0.5m ", 93630)),
+    ],
 )
 def test_durations_are_parsed(text, expected):
     assert units.seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-3s", "0", "3 weeks", "1e3", "nan", None])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-3s", "0", "3 weeks", "1e3", "nan", None, "1h30", "1h,30m", "0m 0s", "5 4s"]
+)
 def test_an_invalid_duration_is_refused(text):
     with pytest.raises(InputError, match="a duration is a positive number"):
         units.seconds(text)

@@ -21,11 +21,11 @@ TINY = {"d_model": 16, "d_ff": 16, "max_seq_length": 8, "beam_size": 1, "num_wor
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    """A bench without a GPU or compiler."""
+    """A bench without a GPU."""
     place = tmp_path_factory.mktemp("bench")
     data = synthetic.make(place, {"train": 40, "val": 2, "test": 1}, seed=0, size=64)
     settings = {**registry.load("r2gen").models["small"], **TINY, "data": str(data)}
-    machine = Machine(1, has_compiler=False, fails={"bf16": "is left out"})
+    machine = Machine(1, fails={"bf16": "is left out"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "-1")
         yield Bench.for_model(hardware(), machine, settings, place, time.monotonic() + 3600)
@@ -43,11 +43,9 @@ def test_the_speed_is_held_against_whole_epochs(bench):
     assert waits.ok is None
 
 
-def test_evaluations_are_timed_and_nothing_is_compiled_without_a_compiler(bench):
+def test_evaluations_are_timed(bench):
     (evaluation,) = asked(bench, of_speed.second_evaluation).values()
     assert len(evaluation.figures["evaluations_s"]) == 2
-    (compiled,) = asked(bench, of_speed.compilations).values()
-    assert (compiled.ok, compiled.detail) == (None, "needs a C++ compiler")
 
 
 def test_the_card_is_measured_by_itself(bench):
@@ -86,5 +84,5 @@ def test_every_combination_is_trained_or_the_reason_is_given(bench):
     losses = {one.figures["loss"] for one in found.values() if one.ok}
     assert max(losses) == pytest.approx(min(losses), rel=1e-4), "the same training"
     assert found["bf16"].detail == "is left out"
-    assert found["tf32, compiled"].detail
+    assert found["tf32, cuda-graphs"].detail
     assert not any(one.ok is False for one in found.values())

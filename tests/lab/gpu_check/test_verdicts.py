@@ -105,15 +105,6 @@ def test_a_speed_is_stamped_well_within_three_percent_of_whole_epochs(stamped, r
     assert verdicts.is_stamped_well(stamped, 100.0) is right
 
 
-def test_compilations_after_the_third_step_are_late():
-    def step(n):
-        return {"samples": n, "train_loss": 1.0, **({"is_compiling": True} if n in {1, 2, 3, 6} else {})}
-
-    assert verdicts.late_compilations([step(n) for n in range(1, 6)]) == []
-    steps = [*map(step, range(1, 5)), {"samples": 4, "bleu_4": 0.1, "is_compiling": True}, step(5), step(6)]
-    assert verdicts.late_compilations(steps) == [6], "an evaluation is no step"
-
-
 def test_an_evaluation_takes_the_time_since_the_step_before():
     records = [
         {"at_s": 1.0},
