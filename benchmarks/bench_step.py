@@ -138,7 +138,7 @@ def utilisation(tflops_per_s: float, name: str) -> str:
 
 def peak_bytes() -> int:
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
+        return torch.cuda.max_memory_reserved()  # a recording keeps memory
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -102,7 +102,7 @@ class Config(BaseModel):
     )
     compile: CompileMode = Field(
         "off",
-        description="cuda-graphs: on a GPU, records a step once and replays it, which is faster",
+        description="cuda-graphs: on a GPU, records the passes of a micro-batch once and replays them",
     )
     activation_checkpointing: bool = Field(
         False, description="recomputes activations in the backward pass: less memory, more time"

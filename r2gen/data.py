@@ -207,7 +207,8 @@ def loader(
         timeout=config.loader_timeout_s if workers else 0,
         prefetch_factor=config.prefetch_factor if workers else None,
         persistent_workers=persistent and workers > 0,
-        pin_memory=config.pin_memory and torch.cuda.is_available(),
+        # Pinning, by a thread of the loader, would break off the recording of CUDA graphs.
+        pin_memory=config.pin_memory and config.compile == "off" and torch.cuda.is_available(),
         generator=torch.Generator(),
         worker_init_fn=_leave_signals_to_the_trainer if workers else None,
     )

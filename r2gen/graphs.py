@@ -22,17 +22,18 @@ class Recorded:
     run as without graphs. Every replay writes the gradients to the same memory.
     """
 
-    def __init__(self, model: R2Gen, config: Config, size: int) -> None:
-        self.size, self._model, self._length = size, model, config.max_seq_length
-        self._whole = _Whole(model, config, size)
+    def __init__(self, model: R2Gen, config: Config, size: int, room_bytes: int) -> None:
+        """`room_bytes` of memory stay free: a recording never gives back its own."""
+        self._model, self._size, self._length = model, size, config.max_seq_length
+        self._whole, self._room_bytes = _Whole(model, config, size), room_bytes
         self._replay: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, images: Tensor, targets: Tensor, packing: Packing) -> Tensor:
-        if len(images) < self.size:
+        if len(images) < self._size:
             out: Tensor = self._model(images, targets, packing)
             return out
         padded = F.pad(targets, (0, self._length - targets.size(1)))
-        self._replay = self._replay or _record(self._whole, images, padded)
+        self._replay = self._replay or _record(self._whole, (images, padded), self._room_bytes)
         return self._replay(images, padded)[:, : targets.size(1) - 1]
 
 
@@ -42,7 +43,7 @@ class _Whole(nn.Module):
     def __init__(self, model: R2Gen, config: Config, batch: int) -> None:
         super().__init__()
         self.model, self._config = model, config
-        self._packing = Packing.full(torch.empty(batch, config.max_seq_length - 1, device=precision.device()))
+        self._packing = Packing.from_lengths([config.max_seq_length - 1] * batch, precision.device())
 
     def forward(self, images: Tensor, targets: Tensor) -> Tensor:
         with precision.autocast(self._config, cache=False):
@@ -50,14 +51,19 @@ class _Whole(nn.Module):
         return out
 
 
-def _record(whole: _Whole, *batch: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+def _record(
+    whole: _Whole, batch: tuple[Tensor, Tensor], room_bytes: int
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Records the passes over `batch`; warming up changes neither running statistics nor random numbers."""
     statistics = RunningStatistics(whole)
     statistics.keep()
+    room = torch.empty(room_bytes, dtype=torch.uint8, device=batch[0].device)
+    # torch refuses to record within a caching autocast; `whole` has one of its own.
     with torch.random.fork_rng([torch.cuda.current_device()]), torch.autocast("cuda", enabled=False):
         # The recording reads its inputs from these tensors' memory.
         replay: Any = torch.cuda.make_graphed_callables(whole, tuple(one.clone() for one in batch))
+    del room
     statistics.put_back()
-    # The recording keeps autograd nodes of its stream, which other passes share: torch then waits for both.
+    # torch warns if other passes share autograd nodes of the recording, but synchronises the streams itself.
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     return cast("Callable[[Tensor, Tensor], Tensor]", replay)

@@ -30,6 +30,16 @@ def optimizer(model: R2Gen, config: Config) -> torch.optim.Adam:
     )
 
 
+def coming_bytes(optimizer: torch.optim.Adam) -> int:
+    """Returns the bytes of the state that the first step will create: two averages, three with AMSGrad."""
+    if optimizer.state:
+        return 0
+    groups = [(2 + group["amsgrad"], group["params"]) for group in optimizer.param_groups]
+    return sum(
+        count * p.numel() * p.element_size() for count, params in groups for p in params if p.requires_grad
+    )
+
+
 class Position(NamedTuple):
     """The position of a step in its training."""
 

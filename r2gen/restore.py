@@ -31,7 +31,7 @@ def restore(
     if config is None and not is_ours and "data" not in settings:
         raise InputError(f"checkpoint {file}: is the original R2Gen's, which has no settings: give --data")
     base = config.model_dump() if config else state.get("config", {})
-    full = parse({**base, **settings})
+    full = parse({**base, "compile": "off", **settings})
     if is_ours:
         vocabulary, weights = tuple(state["vocabulary"]), state["model"]
     else:

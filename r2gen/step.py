@@ -52,7 +52,7 @@ class Stepper:
         """
         self._statistics.keep()
         self._rng = checkpoint.rng_state()
-        loss, watch = self._batch.run(partial(self._backward, window), self.undo)
+        loss, watch = self._batch.run(partial(self._backward, window), self._undo_for_less)
         self._scaler.unscale(self._optimizer)
         norm = optim.clip(self._model.parameters(), self._config.grad_clip_value)
         # Read together, because every copy waits for the device; and before the step, which depends on them.
@@ -67,8 +67,7 @@ class Stepper:
         watch = Stopwatch(device)
         batches = list(_parts(window, size))
         if self._recorded and len(batches) > 1:
-            # The first gradients would otherwise stay in the recording's memory, and the next replay
-            # would overwrite them.
+            # Gradients add up outside of the recording's memory, which every replay overwrites.
             for parameter in self._model.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         for batch in batches:
@@ -88,10 +87,15 @@ class Stepper:
         """Returns the forward pass of micro-batches of up to `size` studies."""
         if self._config.compile == "off":
             return self._model
-        if self._recorded is None or self._recorded.size != size:
-            self._recorded = None  # its memory is free for the next one
-            self._recorded = Recorded(self._model, self._config, size)
+        if self._recorded is None:
+            room_bytes = optim.coming_bytes(self._optimizer)
+            self._recorded = Recorded(self._model, self._config, size, room_bytes)
         return self._recorded
+
+    def _undo_for_less(self) -> None:
+        """Reverts an attempt that ran out of memory; the next one records smaller batches."""
+        self._recorded = None
+        self.undo()
 
     def update(self, gradients: Gradients, position: Position, step: int) -> dict[str, Any]:
         """Takes the step and returns its part of the record; a bad step does not change the model.

@@ -39,6 +39,8 @@ _FREE = {
     "image_cache_gib",
     *("test_scores", "meteor", "max_bad_steps", "compat", "loader_timeout_s", "halve_on_oom"),
 }
+# May change, up to rounding and the dropout that is drawn.
+_REORDERING = {"compile"}
 # May change if their product stays: the division of a step into micro-batches.
 _CUT = {"micro_batch_size", "accumulation_steps"}
 _LAST, _BEST = "last.pt", "best.pt"
@@ -313,7 +315,9 @@ class _Trainer:
         """Raises InputError if the checkpoint is from a run with other settings or another vocabulary."""
         now = self.config.model_dump(mode="json")
         before = state["config"]
-        free = _FREE - {"epochs"} if self.config.schedule == "cosine" else _FREE
+        free = _FREE | _REORDERING
+        if self.config.schedule == "cosine":
+            free = free - {"epochs"}
         if before["micro_batch_size"] * before["accumulation_steps"] == self.config.effective_batch_size:
             free = free | _CUT
         differ = [k for k in now if k not in free and k in before and before[k] != now[k]]

@@ -249,12 +249,7 @@ _COMMON = (
         COMPILE,
         "left out if this machine cannot run it",
         moves_result=Result.REORDERED,
-        needs={
-            "off": Needs(),
-            "cuda-graphs": Needs(cuda=True),
-            "reduce-overhead": _TUNED,
-            "max-autotune": _TUNED,
-        },
+        needs={"off": Needs(), "reduce-overhead": _TUNED, "max-autotune": _TUNED},
         needs_else=Needs(compiler=True),
     ),
     KnownSetting("channels_last", "changes only the order in memory", moves_result=Result.REORDERED),

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from autotune.core.errors import InputError, did_you_mean
-from autotune.core.settings import FOR_CUDA, KnownSetting, Result, Setting, result_setting
+from autotune.core.settings import (
+    COMPILE,
+    FOR_CUDA,
+    KnownSetting,
+    Needs,
+    Result,
+    Setting,
+    result_setting,
+)
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
@@ -34,6 +42,12 @@ _OPTIMIZER = (
 )
 _BENCHMARK = KnownSetting(
     "cudnn_benchmark", "the algorithm alone", moves_result=Result.REORDERED, needs={True: FOR_CUDA}
+)
+_GRAPHS = KnownSetting(
+    COMPILE,
+    "left out without a GPU",
+    moves_result=Result.REORDERED,
+    needs={"cuda-graphs": Needs(cuda=True)},
 )
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
@@ -70,7 +84,7 @@ class R2GenProgram:
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
     places = frozenset({"data", "visual_weights"})
-    known_settings = (*map(result_setting, _OPTIMIZER), _BENCHMARK)
+    known_settings = (*map(result_setting, _OPTIMIZER), _BENCHMARK, _GRAPHS)
     settings_model = trainer.Config
     models: ClassVar[Mapping[str, Mapping[str, Setting]]] = {"full": _FULL, "small": _FULL | _SMALL}
     epochs = "epochs"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from autotune.core import units
 from autotune.core.settings import CHECKPOINTING, COMPILE, MICRO_BATCH, PRECISION, PRECISIONS, Setting
 from autotune.space.machine import explain_unsupported
+from autotune.workloads import registry
 from lab.gpu_check import verdicts
 from lab.gpu_check.bench import Bench, Ran
 from lab.gpu_check.verdicts import Found
@@ -28,10 +29,12 @@ def every_combination(bench: Bench) -> Iterator[Found]:
     Skips those that would not finish in time.
     """
     reference: float | None = None
-    longest_s = 0.0
+    longest_s, known = 0.0, registry.known_settings(registry.BUILTIN)
     for changed in combinations():
         name = _name(changed)
-        whys = (explain_unsupported(setting, value, bench.machine) for setting, value in changed.items())
+        whys = (
+            explain_unsupported(setting, value, bench.machine, known) for setting, value in changed.items()
+        )
         if reason := next(filter(None, whys), None):
             yield Found(name, None, reason)
             continue

@@ -55,6 +55,19 @@ def _is_same(one: Batch, other: Batch) -> bool:
     )
 
 
+@pytest.mark.parametrize(("compile_", "is_pinned"), [("off", True), ("cuda-graphs", False)])
+def test_batches_are_pinned_unless_graphs_are_recorded(
+    make_config: Make, monkeypatch: pytest.MonkeyPatch, compile_: str, is_pinned: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    config = make_config(compile=compile_)
+    dataset = _dataset(config)
+    assert (
+        loader(dataset, TrainingSampler(len(dataset), config), config, persistent=True).pin_memory
+        is is_pinned
+    )
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_do_not_depend_on_the_workers(make_config: Make, workers: int) -> None:
     alone = _epochs(make_config(num_workers=0))

@@ -53,6 +53,12 @@ def test_an_original_checkpoint_is_restored_with_the_settings_given(
         restore(file, None, {})
 
 
+def test_how_a_checkpoint_was_compiled_does_not_matter(trained: Path, tmp_path: Path) -> None:
+    state = torch.load(trained, weights_only=False)
+    torch.save({**state, "config": {**state["config"], "compile": "default"}}, tmp_path / "old.pt")
+    assert restore(tmp_path / "old.pt", None, {})[2].compile == "off"
+
+
 def test_a_checkpoint_of_another_model_is_refused_with_the_mismatch(
     tiny: dict[str, Any], trained: Path
 ) -> None:

@@ -311,6 +311,16 @@ def test_a_run_does_not_resume_with_other_settings(
         next(fit({**tiny, **change}, tmp_path))
 
 
+def test_a_run_with_cuda_graphs_resumes_without_them(tiny: dict[str, Any], tmp_path: Path) -> None:
+    records = fit(tiny, tmp_path)
+    next(records)
+    records.close()
+    state = torch.load(tmp_path / "last.pt", weights_only=False)
+    state["config"]["compile"] = "cuda-graphs"
+    torch.save(state, tmp_path / "last.pt")
+    assert next(fit(tiny, tmp_path))["samples"] > state["samples"]
+
+
 def test_a_cosine_does_not_resume_with_another_end(tiny: dict[str, Any], tmp_path: Path) -> None:
     config = {**tiny, "schedule": "cosine"}
     records = fit(config, tmp_path)
