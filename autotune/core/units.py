@@ -95,10 +95,10 @@ def format_seconds(value_s: float) -> str:
 
 
 def exact(value_s: float) -> str:
-    """Formats a duration as options take it, in whole seconds: `20m`, `97s`, `2h`."""
-    total = round(value_s)
-    unit, size = next(((u, s) for u, s in (("h", 3600), ("m", 60)) if total and total % s == 0), ("s", 1))
-    return f"{total // size}{unit}"
+    """Formats a duration as options take it, in whole seconds: `20m`, `1m37s`, `2h`."""
+    minutes, secs = divmod(round(value_s), 60)
+    parts = (minutes // 60, "h"), (minutes % 60, "m"), (secs, "s")
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
 def round_up(value_s: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from autotune.core import units
+from autotune.core.settings import LENGTH
 from autotune.core.trial import Status, Trial, TrialKind
 from autotune.display import draw, estimate, events, live, rows, view, words
 from autotune.display.estimate import Remaining
@@ -72,7 +73,12 @@ class Screen(Listener, AbstractContextManager["Screen"]):
 
     def runs(self, trial: Trial) -> None:
         """Shows that a trial has started; on a cluster, called once a node runs it."""
-        role = " (baseline)" if trial.number == 0 else ""
+        role, baseline = "" if trial.number else " (baseline)", self.space.baseline_config
+        if trial.kind is TrialKind.SEARCHED and trial.config == {
+            **baseline,
+            LENGTH: trial.config.get(LENGTH),
+        }:
+            role = role or " (the baseline, shorter)"
         self.note(
             f"{self._clock()} trial {trial.number} started{view.where(trial)}: {view.name(trial)}{role}"
         )

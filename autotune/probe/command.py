@@ -257,7 +257,7 @@ def _described(seen: Watched, size: int | None) -> str:
     parts += [f"learning rate {max(rates):g} in the first step"] if rates else []
     parts += [f"{seen.loader.get('num_workers') or 0} loader workers"] if seen.loader else []
     parts += [seen.steps[0].dtype] if seen.steps[0].dtype else []
-    parts += [f"{step_s:.3g} s per step"] if step_s else []
+    parts += [f"{1000 * step_s:.3g} ms per step"] if step_s else []
     return ", ".join(parts)
 
 

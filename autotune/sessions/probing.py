@@ -20,6 +20,7 @@ from autotune.system import signals, telemetry
 from autotune.system.telemetry import Hardware
 
 _TRAININGS = 20  # that a search should have time for
+_CONFIRMING = 8  # of them: a speed comparison, and three seeds of both sides
 _TO_SAVE_ONE = 3  # trainings that save the time of one, for an example: at 1.5x
 
 
@@ -111,7 +112,7 @@ def plan(found: ProbeResult, time_s: float | None) -> str:
     training_s = found.training_s or 0.0
     one, wanted = units.format_seconds(training_s), units.format_seconds(_TRAININGS * training_s)
     if time_s is None:
-        advised = f"--time {wanted.replace(' ', '')} is enough for {_TRAININGS}"
+        advised = f"--time {units.exact(_TRAININGS * training_s)} is enough for {_TRAININGS}"
         return f"A training takes about {one} here; {advised}."
     share = found.trial_samples / found.samples if found.trial_samples and found.samples else 1.0
     count, trials = int(time_s / (share * training_s)), units.format_seconds(_TRAININGS * share * training_s)
@@ -119,7 +120,8 @@ def plan(found: ProbeResult, time_s: float | None) -> str:
     fits += f", {trials} for {_TRAININGS}" if count < _TRAININGS else ""
     head = f", and a trial {share:.0%} of that" if share < 1 else ""
     end = f" {wanted} would be enough for whole trainings." if share < 1 else ""
-    return f"A training takes about {one} here{head}: {fits}, including those that confirm a winner.{end}"
+    confirming = f"confirming a winner takes about {_CONFIRMING} of them"
+    return f"A training takes about {one} here{head}: {fits}; {confirming}.{end}"
 
 
 def break_even(training_s: float, time_s: float) -> str:

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from autotune.core.errors import InputError, did_you_mean
-from autotune.core.settings import (
-    COMPILE,
-    FOR_CUDA,
-    KnownSetting,
-    Needs,
-    Result,
-    Setting,
-    result_setting,
-)
+from autotune.core.settings import COMPILE, FOR_CUDA, KnownSetting, Needs, Result, Setting, result_setting
 from autotune.core.shell import quoted
 from autotune.workloads.base import Cadence, OwnFile, OwnSection, Workload
 from r2gen import config as trainer
@@ -43,12 +35,8 @@ _OPTIMIZER = (
 _BENCHMARK = KnownSetting(
     "cudnn_benchmark", "the algorithm alone", moves_result=Result.REORDERED, needs={True: FOR_CUDA}
 )
-_GRAPHS = KnownSetting(
-    COMPILE,
-    "left out without a GPU",
-    moves_result=Result.REORDERED,
-    needs={"cuda-graphs": Needs(cuda=True)},
-)
+_ON_GPU: dict[Setting, Needs] = {"cuda-graphs": Needs(cuda=True)}
+_GRAPHS = KnownSetting(COMPILE, "left out without a GPU", moves_result=Result.REORDERED, needs=_ON_GPU)
 _EVALUATED = "eval_every_samples"
 _STUDIES = {"train": 256, "val": 64, "test": 64}
 _BLEU = tuple(f"bleu_{n}" for n in range(1, 5))

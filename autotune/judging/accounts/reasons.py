@@ -26,7 +26,7 @@ def counts(history: History) -> Counter[Reason]:
 def _reason_inferior(trial: Trial, history: History) -> Reason:
     """Returns the reason why a trial is no better than the baseline, by its own run."""
     outcome, goal, factor = trial.outcome, history.space.objective, history.factor(trial)
-    is_faster = factor is not None and factor.value > 1
+    is_faster = factor is not None and factor.value * history.length_ratio(trial) > 1
     poor = Reason.QUALITY if is_faster else Reason.SLOW_AND_POOR
     if outcome is None or outcome.status is Status.INTERRUPTED:
         return Reason.OPEN

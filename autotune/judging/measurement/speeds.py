@@ -86,13 +86,19 @@ class Speeds:
         return math.sqrt(math.fsum(squares) / degrees) if degrees else 0.0
 
     def disagreements(self) -> list[tuple[Trial, Trial, float]]:
-        """Returns the slowest and fastest trial of equal settings, and how far apart they are, if over 2%."""
+        """Returns the slowest and fastest trial of equal settings, and how far apart they are.
+
+        Only those further apart than 2%, and than their intervals allow.
+        """
         pairs = []
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
             slowest, fastest = ordered[0], ordered[-1]
-            apart = (fastest.samples_per_s or 0.0) / (slowest.samples_per_s or 1.0) - 1
-            if apart > _AGREE:
+            found = [trial.measurement.throughput for trial in (slowest, fastest)]
+            noise = math.hypot(*(one.half_width_per_s or 0.0 for one in found if one))
+            low, high = slowest.samples_per_s or 1.0, fastest.samples_per_s or 0.0
+            apart = high / low - 1
+            if apart > _AGREE and high - low > noise:
                 pairs.append((slowest, fastest, apart))
         return sorted(pairs, key=lambda item: item[2], reverse=True)
 

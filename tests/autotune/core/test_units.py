@@ -41,16 +41,17 @@ def test_an_invalid_size_is_refused(text):
     ("value", "exact", "rounded"),
     [
         (0.2, "0s", "5m"),
-        (97, "97s", "5m"),
+        (97, "1m37s", "5m"),
         (660, "11m", "15m"),
         (7200, "2h", "2h"),
-        (50_000, "50000s", "1d"),
-        (100_000, "100000s", "2d"),
+        (50_000, "13h53m20s", "1d"),
+        (100_000, "27h46m40s", "2d"),
     ],
 )
 def test_durations_are_formatted_for_options(value, exact, rounded):
     assert (units.exact(value), units.round_up(value)) == (exact, rounded)
     assert units.seconds(rounded) >= value
+    assert exact == "0s" or units.seconds(exact) == value, "the advice can be taken"
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,20 @@ def test_the_screen_depends_on_the_terminal(begun, console, monkeypatch):
     assert type(consoles.screen(terminal, begun)) is Screen
 
 
+def test_the_baselines_settings_at_another_length_are_called_so(begun, console, make_trial, planned, capsys):
+    whole = planned.baseline_config
+    half = {**whole, "length": whole["length"] // 2}
+    with consoles.screen(console, replace(begun, space=planned)) as screen:
+        for trial in (
+            make_trial(0, **whole),
+            make_trial(1, **half),
+            make_trial(2, **half | {"num_workers": 4}),
+        ):
+            screen.started(trial)
+    roles = [line.partition(": ")[2].partition(" (")[2] for line in capsys.readouterr().out.splitlines()]
+    assert roles == ["baseline)", "the baseline, shorter)", ""]
+
+
 def test_without_a_terminal_each_event_is_a_line(begun, console, make_trial, capsys):
     with consoles.screen(console, begun) as screen:
         baseline, failed = make_trial(0, 20, 0.2), make_trial(1, failure="oom")

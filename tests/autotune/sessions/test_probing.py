@@ -42,13 +42,13 @@ def test_a_key_that_a_script_prints_is_hidden(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("trial_samples", "time_s", "said"),
     [
-        (None, 3000.0, "A training takes about 1m 40s here: 50m 00s is enough for 30, including"),
+        (None, 3000.0, "A training takes about 1m 40s here: 50m 00s is enough for 30; confirming"),
         (
             None,
             600.0,
-            "A training takes about 1m 40s here: 10m 00s is enough for 6, 33m 20s for 20, including",
+            "A training takes about 1m 40s here: 10m 00s is enough for 6, 33m 20s for 20; confirming",
         ),
-        (250, 60.0, "here, and a trial 25% of that: 1m 00s is enough for 2, 8m 20s for 20, including"),
+        (250, 60.0, "here, and a trial 25% of that: 1m 00s is enough for 2, 8m 20s for 20; confirming"),
     ],
 )
 def test_the_plan_counts_what_fits_into_the_time(trial_samples, time_s, said):

@@ -100,6 +100,15 @@ def test_slow_poor_and_close_trials_have_different_reasons(make_trial, baseline,
     assert reasons.summary(History([baseline], space)) == "nothing else was tried"
 
 
+def test_a_shorter_training_is_faster_by_its_length(make_trial, planned):
+    whole = planned.baseline_config
+    trials = [
+        make_trial(0, 10, curve=[0.3], half_width=0.1, **whole),
+        make_trial(1, 10, curve=[0.2], half_width=0.1, **{**whole, "length": whole["length"] // 2}),
+    ]
+    assert reasons.summary(History(trials, planned)) == "of 1 other trial, 1 ran faster but lost quality"
+
+
 def test_under_same_training_quality_is_not_judged(make_trial, baseline, space):
     same = space.revised(objective={"select": "same-training"})
     alike = make_trial(1, 9, 0.1, half_width=0.1, x=0, precision="bf16")

@@ -95,6 +95,7 @@ def test_disagreements_over_2_percent_are_sorted(make_trial):
     close = [make_trial(n, speed, half_width=0.1, micro_batch_size=4) for n, speed in ((0, 100), (1, 101.9))]
     apart = [make_trial(n, speed, half_width=0.1, micro_batch_size=8) for n, speed in ((2, 103), (3, 100))]
     far = [make_trial(n, speed, half_width=0.1) for n, speed in ((4, 10), (5, 12), (6, 11))]
-    found = Speeds([*close, *apart, *far]).disagreements()
+    unsure = [make_trial(n, speed, half_width=3, micro_batch_size=32) for n, speed in ((7, 100), (8, 104))]
+    found = Speeds([*close, *apart, *far, *unsure]).disagreements()
     assert [(slow.number, fast.number) for slow, fast, _ in found] == [(4, 5), (3, 2)]
     assert [share for _, _, share in found] == [pytest.approx(0.2), pytest.approx(0.03)]
