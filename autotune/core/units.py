@@ -18,7 +18,7 @@ _BYTES = {"": 1, "B": 1} | {
 
 DURATION_PATTERN = rf"^\s*(\d+(\.\d+)?\s*|(\d+(\.\d+)?\s*({'|'.join(_SECONDS)})\s*)+)$"
 _ROUND_MINUTES = (5, 10, 15, 20, 30, 40, 60, 90, 120, 180, 240, 360, 480, 720)
-_LONGEST_S = 3650 * 86400.0
+LONGEST_S = 3650 * 86400.0
 _MOST_BYTES = 2**50
 _MOST_SHOWN = 200  # characters of a quoted value
 _SHORT = Repr()  # reads only the first elements: YAML aliases can expand to billions
@@ -62,7 +62,7 @@ def seconds(text: str | float) -> float:
     parts = re.split(r"(?<=[a-z])\s*(?=\d)", str(text))
     values = [_parse(part, _SECONDS if parts[1:] else {"": 1.0, **_SECONDS}) for part in parts]
     value = math.nan if None in values else sum(filter(None, values))
-    if not 0 < value <= _LONGEST_S:
+    if not 0 < value <= LONGEST_S:
         rule = "a duration is a positive number with s, m, h or d (90s, 1h 30m), up to 3650d"
         raise InputError(f"{rule}, got {quote(text)}")
     return value

@@ -1,7 +1,6 @@
 """Reads the study's file with SQLite alone, because Optuna takes a second to import; writes nothing."""
 
 import json
-import math
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -33,14 +32,14 @@ _TRIALS = """SELECT number, key, value_json FROM trials LEFT JOIN trial_user_att
              WHERE study_id = ? ORDER BY number"""
 
 _T = TypeVar("_T")
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Duration = Annotated[float, Field(le=units.LONGEST_S, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class SearchPlan:
     trials: int  # maximum number to begin
-    time_s: _Finite | None  # maximum duration; None: no limit
-    spent_s: _Finite = 0.0
+    time_s: _Duration | None  # maximum duration; None: no limit
+    spent_s: _Duration = 0.0
     ended: bool = False  # the search is over, with or without a winner; False again once it is resumed
 
     @property
@@ -72,8 +71,8 @@ class StudyEntry:
             return None
         fields = {"measurement": {"shared": values.get(SHARED, False)}, **values, "number": self.number}
         trial = _validated(_TRIAL, fields, f"trial {self.number} is not readable")
-        if not math.isfinite(trial.seconds):
-            raise DamagedError(f"trial {self.number} is not readable: its seconds are no number")
+        if not abs(trial.seconds) <= units.LONGEST_S:
+            raise DamagedError(f"trial {self.number} is not readable: its seconds are no duration")
         for name in _COUNTS & trial.config.keys():
             if trial.config[name] is not None and units.number(trial.config[name]) is None:
                 raise DamagedError(f"trial {self.number} is not readable: {name} is no number")

@@ -279,6 +279,8 @@ def test_no_command_waits_for_a_pipe_or_an_endless_file(begins_nothing, bases, m
     [
         ("plan", '{"trials": 6, "time_s": null, "surprise": 1}', None),
         ("plan", "{", "its attribute plan is no JSON"),
+        ("plan", '{"trials": 6, "time_s": null, "spent_s": 6e307}', "its plan is not one"),
+        ("seconds", "6e307", "is not readable: its seconds are no duration"),
         ("outcome", '{"status": "vanished"}', "is not readable"),
         ("config", '{"micro_batch_size": "many"}', "is not readable: micro_batch_size is no number"),
     ],
