@@ -95,6 +95,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     run_no_trials(monkeypatch, HARDWARE)
     monkeypatch.setattr(scratch, "private", nullcontext)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     monkeypatch.setattr(scratch, "end_orphans", lambda: None)
     monkeypatch.setattr(telemetry, "hardware", lambda: HARDWARE)
     monkeypatch.setattr("r2gen.train.fit", lambda *_: (record for record in ()))
@@ -470,7 +472,7 @@ def test_command_lines(place, fuzz, data, tmp_path):
         for name, text in files.items():
             Path(name).write_text(text)
         _, _, written = say(tuner.main, arguments)
-        assert stays_in(written, tmp_path / "a"), written
+        assert stays_in(written, tmp_path / "a", tmp_path / "scratch"), written
 
     fuzz("command lines", command_lines(), check)
 

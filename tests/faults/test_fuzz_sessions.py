@@ -80,7 +80,8 @@ def spoil_attribute(session, rng, junk):
     table = rng.choice(["trial_user_attributes"] * 4 + ["study_user_attributes"])
     if not may_write(session / "study.db"):
         return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(session / "study.db")) as study, study:
+    damaged = suppress(sqlite3.Error, UnicodeDecodeError)  # by another fault
+    with damaged, closing(sqlite3.connect(session / "study.db")) as study, study:
         found = study.execute(f"SELECT rowid, value_json FROM {table}").fetchall()
         if not found:
             return
