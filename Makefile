@@ -38,7 +38,7 @@ test-all: .venv/installed-test
 soak: .venv/installed-test
 	$(PYTEST) $(ARGS)
 	.venv/bin/python -m pytest -n 2 --dist loadfile --soak --timeout 0 tests/faults tests/contracts tests/examples \
-		tests/r2gen/test_model.py tests/gpu/test_training.py \
+		tests/gpu/test_training.py \
 		tests/autotune/cli/test_train.py tests/autotune/inside/test_chance.py $(ARGS)
 
 lint: .venv/installed-test
