@@ -252,13 +252,10 @@ def main() -> None:
     columns = ("batch", "ours", *speeds, *memory, "TFLOP/s (MFU)", "shares of our time")
     print("|".join(("", *(f" {name} " for name in columns), "")))
     print("| --- " * len(columns) + "|")
+    modes = ("off", "cuda-graphs") if options.graphs else ("off",)
     for size in options.batches:
         formats = [name == "channels_last" for name in options.formats]
-        found = list(
-            configurations(
-                base, options.precisions, ("off", "cuda-graphs") if options.graphs else ("off",), formats
-            )
-        )
+        found = list(configurations(base, options.precisions, modes, formats))
         for at in range(0, len(found), options.together):
             compare(found[at : at + options.together], size, options.steps)
 

@@ -28,6 +28,12 @@ class Recorded:
         self._whole, self._room_bytes = _Whole(model, config, size), room_bytes
         self._replay: Callable[[Tensor, Tensor], Tensor] | None = None
 
+    def begin_step(self, passes: int) -> None:
+        """Lets the gradients of several passes add up outside of the recording's memory."""
+        if passes > 1:
+            for parameter in self._model.parameters():
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+
     def __call__(self, images: Tensor, targets: Tensor, packing: Packing) -> Tensor:
         if len(images) < self._size:
             out: Tensor = self._model(images, targets, packing)

@@ -64,12 +64,10 @@ class Stepper:
         device = precision.device()
         tokens = sum(sum(lengths(batch.targets)) for batch in window)
         loss = torch.zeros((), device=device)
-        watch = Stopwatch(device)
         batches = list(_parts(window, size))
-        if self._recorded and len(batches) > 1:
-            # Gradients add up outside of the recording's memory, which every replay overwrites.
-            for parameter in self._model.parameters():
-                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        if self._recorded:
+            self._recorded.begin_step(len(batches))
+        watch = Stopwatch(device)
         for batch in batches:
             images = normalise(batch.images.to(device, non_blocking=True))
             watch.mark("transfer_s")

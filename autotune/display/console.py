@@ -73,12 +73,11 @@ class Screen(Listener, AbstractContextManager["Screen"]):
 
     def runs(self, trial: Trial) -> None:
         """Shows that a trial has started; on a cluster, called once a node runs it."""
-        role, baseline = "" if trial.number else " (baseline)", self.space.baseline_config
-        if trial.kind is TrialKind.SEARCHED and trial.config == {
-            **baseline,
-            LENGTH: trial.config.get(LENGTH),
-        }:
-            role = role or " (the baseline, shorter)"
+        role, resized = "", {**self.space.baseline_config, LENGTH: trial.config.get(LENGTH)}
+        if trial.number == 0:
+            role = " (baseline)"
+        elif trial.kind is TrialKind.SEARCHED and trial.config == resized:
+            role = " (the baseline, shorter)"
         self.note(
             f"{self._clock()} trial {trial.number} started{view.where(trial)}: {view.name(trial)}{role}"
         )

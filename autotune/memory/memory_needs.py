@@ -8,6 +8,7 @@ from autotune.core.settings import PRECISIONS, Config, Knowledge, MemoryEffect, 
 # Activations kept for the backward pass with checkpointing, relative to without: a tenth to three quarters in
 # practice, depending on what is checkpointed.
 _RECOMPUTED_SHARE = 0.5
+_UNLABELLED = {MemoryEffect.NOT, MemoryEffect.LOADER}
 
 
 class Label(NamedTuple):
@@ -39,10 +40,7 @@ def need_of(config: Config, known: Knowledge = settings.COMMON) -> Need:
     for name, value in config.items():
         is_switch = value is None or isinstance(value, bool)  # named checkpointing modes have no known order
         is_ordered = name in settings.BATCH or (name == settings.CHECKPOINTING and is_switch)
-        if is_ordered or known[name].moves_memory in {
-            MemoryEffect.NOT,
-            MemoryEffect.LOADER,
-        }:
+        if is_ordered or known[name].moves_memory in _UNLABELLED:
             continue
         is_precision = name == settings.PRECISION and value in PRECISIONS
         stored = PRECISIONS[str(value)].stored_as if is_precision else value

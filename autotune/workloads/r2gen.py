@@ -68,6 +68,21 @@ class R2GenProgram:
         return [*program, "--data", str(settings["data"]), "--reports", str(reports)]
 
 
+class R2GenConfig(OwnFile):
+    format = "r2gen"
+
+    def text(self, settings: Mapping[str, Any]) -> str:
+        with _as_ours():
+            return trainer.dump(trainer.parse(settings))
+
+    def recognises(self, values: Mapping[str, Any]) -> bool:
+        """Returns True if `data` is set and most settings are known, so that a misspelt one is reported."""
+        return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
+
+    def trains_with(self, file: Path) -> str:
+        return f"python -m r2gen train --config {quoted(file)}"
+
+
 @dataclass(frozen=True)
 class R2GenWorkload(Workload):
     entry_point: str = "r2gen.train:fit"
@@ -79,15 +94,9 @@ class R2GenWorkload(Workload):
     validation_size = "val_studies"
     cadence = Cadence(_EVALUATED, _between_evaluations)
     program = R2GenProgram()
-
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """The trainer, and the modules that its first training step would import."""
-        return ("r2gen.train", "torch._dynamo")
-
-    @property
-    def own_file(self) -> OwnFile:
-        return R2GenConfig()
+    own_file = R2GenConfig()
+    preload = ("r2gen.train", "torch._dynamo")  # the trainer, and what it would import before its first step
+    ends_itself = True
 
     def report_section(self, place: Path, reports: Mapping[str, Path], samples: int) -> OwnSection | None:
         from r2gen.compared import section  # noqa: PLC0415
@@ -150,30 +159,11 @@ class R2GenWorkload(Workload):
                 "against whole references, such as full_bleu_4"
             )
 
-    @property
-    def ends_itself(self) -> bool:
-        return True
-
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
     ) -> dict[str, Setting]:
         every = math.ceil(samples / evaluations)
         return {**settings, _EVALUATED: every, "meteor": quality == "meteor", "halve_on_oom": False}
-
-
-class R2GenConfig(OwnFile):
-    format = "r2gen"
-
-    def text(self, settings: Mapping[str, Any]) -> str:
-        with _as_ours():
-            return trainer.dump(trainer.parse(settings))
-
-    def recognises(self, values: Mapping[str, Any]) -> bool:
-        """Returns True if `data` is set and most settings are known, so that a misspelt one is reported."""
-        return "data" in values and 2 * len(values.keys() & trainer.Config.model_fields) > len(values)
-
-    def trains_with(self, file: Path) -> str:
-        return f"python -m r2gen train --config {quoted(file)}"
 
 
 def _epoch(settings: Mapping[str, Setting]) -> tuple[trainer.Config, int]:

@@ -94,12 +94,10 @@ class Speeds:
         for group in self._groups.values():
             ordered = sorted(group, key=lambda t: t.samples_per_s or 0.0)
             slowest, fastest = ordered[0], ordered[-1]
-            found = [trial.measurement.throughput for trial in (slowest, fastest)]
-            noise = math.hypot(*(one.half_width_per_s or 0.0 for one in found if one))
-            low, high = slowest.samples_per_s or 1.0, fastest.samples_per_s or 0.0
-            apart = high / low - 1
-            if apart > _AGREE and high - low > noise:
-                pairs.append((slowest, fastest, apart))
+            ends = (estimates.throughput_figure(t.measurement.throughput) for t in (fastest, slowest))
+            ratio = estimates.divide(*filter(None, ends))
+            if ratio.value > 1 + _AGREE and (ratio.low or 0.0) > 1:
+                pairs.append((slowest, fastest, ratio.value - 1))
         return sorted(pairs, key=lambda item: item[2], reverse=True)
 
 

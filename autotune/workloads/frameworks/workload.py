@@ -52,6 +52,7 @@ class FrameworkWorkload(CommandWorkload):
 
     spec: FrameworkSpec
     framework: Framework
+    ends_itself = True
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], directory: Path) -> Self:
@@ -75,10 +76,6 @@ class FrameworkWorkload(CommandWorkload):
             known = " or ".join(self.framework.units)
             raise InputError(f"unit: kind {self.framework.kind} counts {known}, got {unit!r}")
         super().require_unit(unit)
-
-    @property
-    def ends_itself(self) -> bool:
-        return True
 
     def for_trial(
         self, settings: Mapping[str, Setting], samples: int, evaluations: int, quality: str
