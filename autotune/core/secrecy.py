@@ -7,31 +7,44 @@ from typing import Any
 
 from autotune.core.errors import InputError, printable
 
-_ANY = re.compile(r".+", re.DOTALL)
+_ANY, _NOTHING = re.compile(r".+", re.DOTALL), re.compile(r"(?!)")
+_MIXED = re.compile(r".*[^A-Za-z].*", re.DOTALL)
 # Names of secrets in snake case, with the form of the value in a setting or an argument, which tells a secret
 # from an ordinary word (as in pad_token), and its form in an environment variable.
 _SECRETS = (
     (
-        re.compile(r"secret|passw(or)?d|passphrase|passcode|credential|(api|private|access|ssh)_?key"),
+        re.compile(
+            r"secret|passw(or)?d|passphrase|passcode|credential|(api|private|access|ssh|account)_?key"
+        ),
         _ANY,
         _ANY,
     ),
-    (re.compile(r"((^|_)pass|_pwd|_pw)(_?\d+)?$"), re.compile(r"(?![\d.]+$).{8,}"), _ANY),
-    (re.compile(r"(^|_)tokens?(_?\d+)?$"), re.compile(r"[\w.+/=-]{16,}"), _ANY),
+    (re.compile(r"(^|_)(pass|pwd|pw)(_?\d+)?$"), re.compile(r"(?![\d.]+$|~?/).{8,}"), _ANY),
+    (re.compile(r"(^|_)tokens?(_?\d+)?$"), re.compile(r"[\w.+/=:-]{16,}"), _ANY),
     (
-        re.compile(r"(^|_)(key|pat|auth|jwt|cookie|bearer|otp)(_?\d+)?$"),
-        re.compile(r"(?=.*\d)[\w+=-]{20,}"),
-        re.compile(r".*[^A-Za-z].*", re.DOTALL),
+        re.compile(r"(^|_)(pat|auth|authorization|jwt|cookie|bearer|otp)(_?\d+)?$"),
+        re.compile(r"(?=.*\d)[\w.+/=:~%-]{20,}"),
+        _MIXED,
+    ),
+    (re.compile(r"(^|_)key(_?\d+)?$"), re.compile(r"(?=.*\d)[\w+=-]{20,}"), _MIXED),
+    (re.compile(r"(?<!by)(?<!com)(?<!old)(pass|token|pwd)s?(_?\d+)?$"), _NOTHING, _ANY),  # as in SSHPASS
+    (
+        re.compile(r"(^|_)(tokens?|key|pass|pat)_[a-z]+$|auth_config$|connection_string$"),
+        _NOTHING,
+        re.compile(r"(?=.*\d)(?=.*[A-Za-z]).{16,}", re.DOTALL),
     ),
 )
 _ELSEWHERE = re.compile(r"_(file|path|dir|env|var|name)s?$")  # names a place of a secret, not the secret
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
-# An argument of a command line: --name VALUE, --name=VALUE or name=VALUE.
+# An argument in a text: --name VALUE, --name=VALUE, name=VALUE or name: VALUE. The value may hold others.
 _ARGUMENT = re.compile(
-    r"""(?:^|(?<=[\s"']))(?:--?(?P<flag>[A-Za-z][\w.-]*)(?:=|\s+(?!-))|[+~]*(?P<name>[A-Za-z][\w.-]*)=)"""
-    r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
+    r"""(?:^|(?<=[\s"',;=?&{(\[]))(?:--?(?P<flag>[A-Za-z][\w.-]*)(?:=|\s+(?!-))"""
+    r"""|[+~]*(?P<name>[A-Za-z][\w.-]*)(?:=|["']?:\s*))"""
+    r"""(?=(?P<value>"[^"]*"|'[^']*'|[^\s"']+))"""
 )
+_REST = re.compile(r"[&,;}\])].*", re.DOTALL)  # of a value among others, as in a URL
 _PATH = re.compile(r"~?/(?=.*\.).+/.+")  # encoded keys have no dot
+_FILLED_IN = re.compile(r"(\$\w+|\$?\{[^{}]*\})([&,;}\])]|$)")
 # A placeholder or a switch.
 _NO_SECRET = re.compile(r"\$\w+|\$?\{[^{}]*\}|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _HEADER = re.compile(
@@ -51,10 +64,10 @@ def refuse_secrets(values: Mapping[str, Any], source: str) -> None:
     """Raises InputError if a setting, or an argument in a text, is a key or a password; does not quote it."""
     secrets, hide = list(_secrets(os.environ)), hider(os.environ)
     for name, value in _settings(values, "", set()):
-        text = f"{name} {value}" if isinstance(value, str) else name
+        text = f"{name} {_text(value)}"
         variable = next((variable for variable, secret in secrets if secret in text), None)
         if variable or _is_key(name, value):
-            shown = printable(hide(name.strip(".")))
+            shown = printable(hide(name.strip(".: "))) or "a word"
             problem = f"holds the value of {variable}" if variable else "looks like a key or a password"
             raise InputError(
                 f"{source}: {shown}: {problem}, which a search would write to disk; "
@@ -77,12 +90,14 @@ def _settings(values: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any
     else:
         yield name, values
         text = _text(values)
-    for match in _ARGUMENT.finditer(text):
-        yield f"{name}.{match['flag'] or match['name']}", match["value"].strip("\"'")
+    for match in _ARGUMENT.finditer(text.replace("\\\n", " ")):
+        given = match["value"].strip("\"'")
+        values = () if _FILLED_IN.match(given) else {given, _REST.sub("", given)}
+        yield from ((f"{name}: {match['flag'] or match['name']}", value) for value in values)
 
 
 def _is_key(path: str, value: Any) -> bool:
-    names = path.split(".")
+    names = path.rpartition(": ")[2].split(".")  # an argument's own: the text has been judged by the others
     if any(_WHOLE_KEY.fullmatch(name) for name in names):
         return True
     if value is None or isinstance(value, bool):
@@ -131,6 +146,7 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yields the name of every variable that holds a secret, with the secret part of its value."""
     for name, value in environment.items():
         is_secret = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
+        is_secret &= name != "PWD"
         parts = [*((value, *value.splitlines()) if is_secret else ()), *_in_text(value)]
         yield from ((name, part) for part in parts if len(part) >= _SHORTEST)
 

@@ -34,9 +34,10 @@ def is_command(words: Sequence[str]) -> bool:
 def space(words: Sequence[str], asked: Probing, hardware: Hardware, time_s: float | None) -> str:
     """Returns the text of a search space for a command line; prints the findings and how long trainings take.
 
-    Raises InputError if the training fails, shows no step or no score, or if there is a choice to make and
-    nobody to ask.
+    Raises InputError if the words hold a key, if the training fails, shows no step or no score, or if there
+    is a choice to make and nobody to ask.
     """
+    secrecy.refuse_secrets({"": list(words)}, "command line")
     wishes = Wishes(asked.score or "", direction(asked), command.roles(asked.only))
     with signals.ended_by_sigterm(), tempfile.TemporaryDirectory(prefix="autotune-probe-") as place:
         prober = Prober(words, Path.cwd(), Path(place), say)

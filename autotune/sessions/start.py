@@ -36,11 +36,15 @@ from autotune.trials.setup import TrainingSetup
 from autotune.workloads import registry
 from autotune.workloads.base import Workload
 
+_CHECKED_LATER = {"--training", "--content"}  # as a command line, and as a search space
+
 
 def search(asked: SearchRequest) -> int:
     """Creates a session and runs it; creates nothing if an option is invalid."""
     root = asked.session or default_session()
     require_utf8(root)
+    words = {f"--{name.replace('_', '-')}": value for name, value in vars(asked).items()}
+    secrecy.refuse_secrets({name: words[name] for name in words.keys() - _CHECKED_LATER}, "command line")
     check_wandb(asked.wandb)
     here = hardware(asked.address, asked.gpus_per_trial, asked.device_type)
     found = here.hardware
@@ -129,7 +133,10 @@ def given_space(asked: SearchRequest, found: Hardware) -> GivenSpace:
             rule = "not together with a command line, whose search space is found by running it"
             raise InputError(f"--space: {rule}")
         time_s = option_values.duration_s("--time", asked.time)
-        return spaces.parse_mapping(probing.space(asked.training, asked, found, time_s), "search space")
+        values = spaces.parse_mapping(probing.space(asked.training, asked, found, time_s), "search space")
+        if asked.target is not None:  # a single evaluation does not show when it is reached
+            values["budget"].pop("evaluations_per_trial", None)
+        return values
     if asked.content is not None and not asked.training:
         return asked.content
     if name := asked.training[0] if asked.training else asked.space:

@@ -270,7 +270,8 @@ def search(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        code = cli.main(["search", *map(str, arguments), "--session", "s"])
+        own = [] if "--session" in arguments else ["--session", "s"]
+        code = cli.main(["search", *map(str, arguments), *own])
         said = capsys.readouterr()
         assert (code, said.out, said.err.count("\n")) == (2, "", 1), said
         assert not Path("s").exists()
@@ -454,6 +455,15 @@ def test_a_key_in_a_file_is_refused_and_not_echoed(search, place, name, kind):
             "--dbPass KEY",
         ),
         *("db.password=KEY", "+openai_key=KEY", "--header 'Authorization: Bearer KEY'", "--data x/KEY.csv"),
+        *("--override hub_token=KEY", "-m hub_token=KEY lr=1", "-e HF_TOKEN=KEY image", "--pwd KEY"),
+        *(
+            "--export=ALL,HF_TOKEN=KEY",
+            "--bot_token 110201543:KEY",
+            "--account_key KEY/a==",
+            "--url x?token=KEY",
+        ),
+        *("-H 'X-Api-Key: KEY'", "--header 'Authorization: KEY'", '--config \'{"api_key": "KEY", "lr": 1}\''),
+        *("-c 'python train.py --hf_token KEY'", "--hf_token \\\n KEY", "--jwt KEY.KEY.KEY"),
     ],
 )
 def test_a_key_in_an_argument_is_refused_and_not_echoed(search, monkeypatch, place, argument):
@@ -485,15 +495,36 @@ def test_a_key_in_an_argument_is_refused_and_not_echoed(search, monkeypatch, pla
     assert key not in said
 
 
-@pytest.mark.parametrize("option", ["--tag", "--data"])
+@pytest.mark.parametrize(
+    "option", ["--tag", "--data", "--session", "--warm-start", "--space", "--score", "--address"]
+)
 def test_the_value_of_a_secret_variable_in_an_option_is_refused(search, monkeypatch, option):
     key = made_up("word")
     monkeypatch.setenv("PLANTED_PASS", key)
-    said = (
-        search("--space", "r2gen", option, f"x-{key}") if option == "--tag" else search(option, f"/x/{key}")
-    )
+    said = search(option, f"x-{key}")
     assert "PLANTED_PASS" in said
     assert key not in said
+
+
+def test_a_number_that_is_a_secret_variables_value_is_refused(search, monkeypatch):
+    monkeypatch.setenv("PLANTED_PASS", "8675309123")
+    Path("mine.yaml").write_text("port: 8675309123")
+    said = search("--space", "cpu", "--baseline", "mine.yaml")
+    assert "PLANTED_PASS" in said
+    assert "8675309123" not in said
+
+
+@pytest.mark.parametrize("command", ["init", "search", "check"])
+@pytest.mark.parametrize("words", ["python train.py --hf_token=KEY", "HF_TOKEN=KEY python train.py"])
+def test_a_key_in_a_command_line_is_refused_before_it_runs(tmp_path, capsys, monkeypatch, command, words):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("open('ran', 'w')")
+    key = made_up("word")
+    assert cli.main([command, "--", *words.replace("KEY", key).split()]) == 2
+    out, err = capsys.readouterr()
+    assert "looks like a key or a password" in err
+    assert key not in out + err
+    assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_key_on_an_invalid_yaml_line_is_not_echoed(tmp_path, capsys):

@@ -72,18 +72,21 @@ def test_a_password_in_a_url_is_refused_and_not_quoted() -> None:
     [
         *("OPENAI_KEY", "DB_PASS", "MYSQL_PWD", "GPG_PASSPHRASE", "SSH_KEY", "GITHUB_PAT", "REDIS_AUTH"),
         *("OPENAI_KEY_2", "STRIPE_SECRET", "HF_TOKEN", "hfToken", "GITLAB_TOKENS", "SSO_COOKIE", "LDAP_PW"),
-        "dbPass",
+        *("dbPass", "SSHPASS", "NGROK_AUTHTOKEN", "DBPASS", "HFTOKEN", "HF_TOKEN_READ", "OPENAI_KEY_PROD"),
     ],
 )
 def test_variables_named_like_secrets_are_hidden(name: str) -> None:
-    assert secrecy.hide_secrets("use made-up-word-1.", {name: "made-up-word-1"}) == "use (hidden)."
+    assert secrecy.hide_secrets("use made-up-word-0123.", {name: "made-up-word-0123"}) == "use (hidden)."
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("SORT_KEY", "accuracy"),
-        ("PWD", "/usr"),
+        ("PWD", "/home/somebody"),
+        ("OLDPWD", "/home/somebody"),
+        ("TOKEN_FILE", "made-up/file-123"),
+        ("SORT_KEY_COLUMN", "made-up-column"),
         ("API_KEY_FILE", "made-up/file"),
         ("SSH_AUTH_SOCK", "/made/up"),
         ("GOOGLE_APPLICATION_CREDENTIALS", "/made/up/key.json"),
@@ -106,7 +109,10 @@ def test_a_bearer_header_is_hidden() -> None:
         "python train.py --max_token 512 --eos-token </s> --image-key pixel_values_224 --tokenizer gpt2",
         "python train.py --two-pass first --password {password} --hf_token=$HF_TOKEN --api-key ${oc.env:KEY}",
         "python train.py --use-secrets --epochs 3 --password-file /run/x --ask-password true",
-        "python -m train key=value data.key=made_up_column sort_key=length",
+        "python -m train key=value data.key=made_up_column sort_key=length config.opts={a:1,b:{c:2}}",
+        "python train.py --pwd /home/somebody/run --special-tokens <s>,</s> --url=s3://bucket/x?list=1&key=a",
+        'curl https://host/x?api_key=$API_KEY&v=2 {api_key: $API_KEY} {"password": {password}, "lr": 1}',
+        "val_loss: ([0-9.]+) tokens: ([0-9]+) at cuda:0 http://host:6006 key: image",
     ],
 )
 def test_ordinary_arguments_are_not_taken_for_keys(text: str) -> None:
