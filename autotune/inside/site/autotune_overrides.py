@@ -81,9 +81,17 @@ def _loader(data: Any, known: Arguments, given: Arguments) -> Arguments:
     """Selects a loader's arguments: batch options only for training, worker options only with workers."""
     is_of_training = _is_of_training(given, data)
     taken = {name: value for name, value in known.items() if is_of_training or name not in _OF_TRAINING}
+    if not given.get("num_workers") and _repeats(given.get("dataset"), data):
+        taken = {name: value for name, value in taken.items() if not (name == "num_workers" and value)}
     if taken.get("num_workers", given.get("num_workers", 0)):
         return taken
     return {**taken, **{name: none for name, none in _OF_WORKERS.items() if name in {*given, *taken}}}
+
+
+def _repeats(dataset: Any, data: Any) -> bool:
+    """Returns True if each worker might yield all items; those of the package datasets share them out."""
+    is_iterated = isinstance(dataset, data.IterableDataset)
+    return is_iterated and type(dataset).__module__.partition(".")[0] != "datasets"
 
 
 def _is_of_training(given: Arguments, data: Any) -> bool:

@@ -61,5 +61,5 @@ def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, 
 
 
 def is_link(entry: Path) -> bool:
-    """Returns True if a view has only a link to a directory: what is written below it is the original."""
+    """Returns True if a view has only a link to a directory, until a script changes something below it."""
     return entry.is_symlink() or entry.name in _LINKED

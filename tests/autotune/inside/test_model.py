@@ -93,6 +93,14 @@ def test_the_steps_of_a_changed_model_are_reported(hear):
     assert told.taken == ["model.precision"]
 
 
+def test_items_that_every_worker_would_yield_get_no_workers(hear):
+    workers = json.dumps({"loader": {"num_workers": 2}})
+    told, usual = hear("lines", AUTOTUNE_OVERRIDES=workers), hear("lines")
+    assert (told.said, told.samples, told.taken) == (usual.said, usual.samples, [])
+    batch = json.dumps({"loader": {"num_workers": 0}})
+    assert hear("lines", AUTOTUNE_OVERRIDES=batch).taken == ["loader.num_workers"]
+
+
 COPIED = """
 import copy, io, torch
 from torch import nn

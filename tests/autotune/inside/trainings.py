@@ -5,8 +5,10 @@ They run in their own processes, with the hook armed.
 
 import json
 import os
+import shutil
 import sys
 import time
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -497,6 +499,37 @@ def offloaded():
 
 def needs_a_gpu():
     NET.cuda()
+
+
+class Lines(IterableDataset):
+    """Yields all items in every worker."""
+
+    def __iter__(self):
+        return iter(data(22))
+
+
+def lines():
+    return train(DataLoader(Lines(), 8))
+
+
+def saved():
+    """Saves over a file that a view has as a link; torch writes it without telling Python."""
+    os.chdir(os.environ["AUTOTUNE_VIEW"])
+    torch.jit.save(torch.jit.script(NET), "model.pt")
+    return os.path.getsize("model.pt")  # noqa: PTH202 - as a script may
+
+
+def changes():
+    """Writes, appends, renames and removes in directories that a view has as links."""
+    os.chdir(os.environ["AUTOTUNE_VIEW"])
+    Path("checkpoints/last.pt").write_text("new")
+    with open("checkpoints/kept.pt", "a") as file:  # noqa: PTH123
+        file.write("more")
+    os.mkdir("checkpoints/more")  # noqa: PTH102
+    os.rename("checkpoints/old.pt", "checkpoints/old+.pt")  # noqa: PTH104
+    shutil.rmtree("runs/1")
+    kept = Path("checkpoints/kept.pt").read_text()
+    return [sorted(os.listdir("checkpoints")), kept, sorted(os.listdir("runs"))]  # noqa: PTH208
 
 
 def fails():
