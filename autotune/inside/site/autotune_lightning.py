@@ -126,6 +126,8 @@ class _LightningWatch:
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Reports the checkpoint's validation again, because the first report may have been lost."""
         self._tell()
+        for config in getattr(trainer, "lr_scheduler_configs", ()) if _is_in_trial() else ():
+            config.strict = False  # a trial may end an epoch without the validation that a scheduler watches
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         self._before = dict(trainer.callback_metrics)

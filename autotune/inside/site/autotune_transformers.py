@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Mapping  # noqa: UP035 - for Python 3.8
+from typing import Any, Callable, Mapping  # noqa: UP035 - for Python 3.8
 
 import autotune_batches
 import autotune_wire
@@ -161,7 +161,7 @@ def _attach_trainer(module: Any, wire: autotune_wire.Wire, total: Total, every: 
         init(self, *args, **kwargs)
         maker = getattr(self, "processing_class", None)  # of the batches; a processor has a tokenizer
         autotune_batches.pads_with(getattr(getattr(maker, "tokenizer", maker), "pad_token_id", None))
-        self.add_callback(watch(self, wire, total, every))
+        self.add_callback(watch(self, wire, total, every, lambda: depth > 0))
 
     def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         """Evaluates and reports the result, unless called within an evaluation on several data sets."""
@@ -207,8 +207,16 @@ def _newest(directory: str) -> str | None:
 class _TrainerWatch:
     """Evaluates when due; saves a checkpoint at evaluations and before it stops on request."""
 
-    def __init__(self, trainer: Any, wire: autotune_wire.Wire, total: Total, every: int | None) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        wire: autotune_wire.Wire,
+        total: Total,
+        every: int | None,
+        is_heard: Callable[[], bool],  # True while an evaluation runs whose result will be reported
+    ) -> None:
         self._trainer, self._wire, self._total, self._every = trainer, wire, total, every
+        self._is_heard = is_heard
         self._evaluated = 0
         # Several processes would have to agree on a checkpoint: they save at evaluations, not on request.
         self._is_alone = autotune_wire.world_size() == 1
@@ -261,8 +269,12 @@ class _TrainerWatch:
             self._trainer._save_checkpoint(self._trainer.model, None)
             self._trainer.callback_handler.on_save(args, state, control)  # exits
 
-    def on_evaluate(self, args: Any, _state: Any, control: Any, **_: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
         """Requests a save, unless the script saves anyway or slow saves would become too frequent."""
+        if metrics and not self._is_heard():  # by an `evaluate` that replaces the Trainer's own
+            _tell(self._wire, state, metrics)
         self._saving_s = _clock_s()
         is_due = self._saving_s - self._saved_s >= self._took_s / _MOST_SAVING
         if args.save_strategy == "no":

@@ -128,6 +128,10 @@ def test_an_evaluation_is_reported_when_due_and_several_data_sets_are_one(hear_t
     assert len(found) == tokens // 200 + at_the_end
 
 
+def test_a_trainer_that_evaluates_by_itself_is_heard_once_for_each_evaluation(hear_trainer):
+    assert [record["eval_f1"] for record in hear_trainer("answering").records] == [0.5, 0.5]
+
+
 def test_a_loop_with_accelerate_is_reported_and_has_its_settings(hear_trainer):
     overrides = {"accelerator": {"gradient_accumulation_steps": 3, "mixed_precision": "bf16"}}
     heard = hear_trainer("accelerated", overrides, ACCELERATE_GRADIENT_ACCUMULATION_STEPS="2")

@@ -154,6 +154,20 @@ def two_evaluations():
     return []
 
 
+class Answering(Trainer):
+    """Evaluates by itself, as trainers for question answering do."""
+
+    def evaluate(self, *args, **kwargs):
+        metrics = {"eval_f1": 0.5}
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+
+def answering():
+    trainer(kind=Answering, eval_strategy="epoch").train()
+    return []
+
+
 def built():
     """Returns the files that are left after training a function's Trainer."""
     import autotune_transformers
