@@ -80,8 +80,8 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
     if framework == "transformers":
         known = list(options.said_by_flags(inside, seen.options, on_cpu=seen.device == "cpu"))
     launched = units.parse_whole(processes(prober.line.words) or "") or 1
-    shares, batch = effects.shares_batch(seen, launched), batch_of(seen)
-    batch = batch and batch * (1 if shares else launched)
+    shares, own = effects.shares_batch(seen, launched), batch_of(seen)
+    batch = own and own * (1 if shares else launched)
     trier = _Trier(prober, seen, [_described(seen, batch)])
     candidates = [one for one in effects.candidates(known, seen) if one.role in wishes.roles]
     trier.together(candidates)
@@ -118,6 +118,7 @@ def probe(prober: Prober, wishes: Wishes, choose: Choose, cpus: int) -> tuple[Pr
         samples=duration.samples,
         every=options.evaluated(known) if length and length[0] == "steps" else None,
         followers=tuple(rates) if settings.LEARNING_RATE in trier.roles else (),
+        batch=own,
         samples_per_epoch=duration.samples_per_epoch,
         cpus=cpus,
         shares_batch=shares,
@@ -152,7 +153,7 @@ def _watch(prober: Prober) -> Watched:
     def is_enough(seen: Watched) -> bool:
         if len(seen.steps) < _WATCHED_STEPS:
             return False
-        return options.ends(seen.options) is not None or bool(seen.trainer) or shows_score(seen)
+        return bool(options.ends(seen.options) or seen.trainer) or shows_score(seen)
 
     prober.say("Running your training to watch its steps ...")
     seen = prober.run(prober.line, is_enough, _WATCHED_S)

@@ -12,6 +12,7 @@ from autotune.probe.watching import Watched
 MOST_S = 240.0  # longest run from the first step until a training ends, or shows its score
 _STEPS, _EVALUATIONS = 12, 2  # of a short training
 _LATE = 2  # steps that it may train beyond its length
+_ALIKE = 1.5, 2.5  # times the steps of an epoch in a training of two
 _DOZEN, _NEARLY = 12, 0.6  # trials that a search should have time for; share that counts as a whole training
 _LEAST_EPOCHS, _LEAST_STEPS = 4, 100  # of a trial shorter than the training
 
@@ -72,26 +73,37 @@ class Duration:
 def try_length(prober: Prober, known: Sequence[Option], seen: Watched, batch: int | None) -> Duration:
     """Tries the options that are named like the length of a training; `seen` is the user's own."""
     asked = options.ends(known)
-    if asked is None:
+    if not asked:
         return Duration(seen, "no option that ends the training was found, so its length stays")
-    unit, counted = asked
-    name, before = counted[0].name, counted[0].value
     short: ShortTraining | None = None
-    # An option that is named like a number of steps may count epochs.
-    for tried in ("steps", "epochs") if unit == "steps" else ("epochs",):
-        value = _STEPS if tried == "steps" else 1
+    step_s = effects.step_s(seen) or 0.0
+    # An option that is named like a number of steps may count epochs, if no other does.
+    guessed = [("epochs", asked[0][1])] if [unit for unit, _ in asked] == ["steps"] else []
+    for unit, counted in [*asked, *guessed]:
+        name, before = counted[0].name, counted[0].value
+        value = _STEPS if unit == "steps" else 1
         prober.say(f"Trying {name} {value} ...")
-        every = options.evaluated(known) if tried == "steps" else None
-        short = _run(prober, counted, value, every, effects.step_s(seen) or 0.0)
+        every = options.evaluated(known) if unit == "steps" else None
+        short = _run(prober, counted, value, every, step_s)
         count = len(short.seen.steps)
         is_shorter = not seen.has_ended or count < len(seen.steps)
-        is_in_time = tried == "epochs" or count <= value + _LATE
-        if short.seen.has_ended and is_shorter and is_in_time:
+        is_in_time = unit == "epochs" or count <= value + _LATE
+        if not (short.seen.has_ended and is_shorter and is_in_time):
+            continue
+        if unit == "steps" or not guessed or _doubles(prober, counted, count, step_s):
             note = f"{name} {before} -> {value}: the training ended after {count} steps"
-            length, interval = (tried, tuple(counted)), int(every.value or 1) if every else None
+            length, interval = (unit, tuple(counted)), int(every.value or 1) if every else None
             return Duration(seen, note, length, short if short.seen.steps else None, batch, interval)
-    note = f"{name} {before}: did not end a training, so it stays"
+    tried = ", ".join(f"{counted[0].name} {counted[0].value}" for _, counted in asked)
+    note = f"{tried}: did not end a training, so it stays"
     return Duration(seen, note, None, short if short and short.seen.steps else None)
+
+
+def _doubles(prober: Prober, counted: Sequence[Option], count: int, step_s: float) -> bool:
+    """Returns True if two epochs have twice the `count` steps of one: another option may end the training."""
+    prober.say(f"Trying {counted[0].name} 2 ...")
+    twice = _run(prober, counted, 2, None, step_s).seen
+    return twice.has_ended and _ALIKE[0] * count <= len(twice.steps) <= _ALIKE[1] * count
 
 
 def _run(
@@ -105,6 +117,7 @@ def _run(
         line = line.with_value(every, max(1, value // _EVALUATIONS))
     is_enough = effects.after_steps(value + _LATE + 1) if value == _STEPS else effects.never
     most_s = max(MOST_S, 2 * _STEPS * step_s)  # longer if a dozen steps take that
+    most_s *= value if value < _STEPS else 1
     return ShortTraining(line, prober.run(line, is_enough, most_s))
 
 

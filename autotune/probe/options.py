@@ -118,12 +118,13 @@ def role_of(options: Iterable[Option], role: str) -> Option | None:
     return min(found, key=lambda one: names.index(one.key), default=None)
 
 
-def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
-    """Returns the unit of the length, `steps` or `epochs`, and its options; the first ends the training."""
+def ends(options: Iterable[Option]) -> list[tuple[str, list[Option]]]:
+    """Returns units of the length, `steps` or `epochs`, with their options; the first ends the training."""
     by_key: dict[str, Option] = {}
     for one in options:
         if not one.is_switch and is_number(one.value) and float(one.value or 0) > 0:
             by_key.setdefault(one.key, one)
+    found = []
     # A positive number of steps takes precedence over epochs, because scripts stop at it.
     for unit, names, others in (
         ("steps", ENDS, OF_SCHEDULES),
@@ -131,8 +132,8 @@ def ends(options: Iterable[Option]) -> tuple[str, list[Option]] | None:
     ):
         end = next((by_key[name] for name in names if name in by_key), None)
         if end is not None:
-            return unit, [end, *(by_key[name] for name in others if name in by_key)]
-    return None
+            found.append((unit, [end, *(by_key[name] for name in others if name in by_key)]))
+    return found
 
 
 def evaluated(options: Iterable[Option]) -> Option | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from autotune.core.settings import COMPILE, LENGTH, PROCESSES, SEED, Setting
+from autotune.core.settings import ACCUMULATION, COMPILE, LENGTH, MICRO_BATCH, PROCESSES, SEED, Setting
 from autotune.probe import options
 from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
@@ -32,6 +32,7 @@ class ProbeResult:
     length: tuple[str, tuple[Option, ...]] | None = None  # steps or epochs, and the options that count them
     every: Option | None = None  # between evaluations
     followers: tuple[Option, ...] = ()  # rates that follow the learning rate
+    batch: int | None = None  # samples of a process's step; None if they are unknown
     samples_per_epoch: int | None = None
     training_s: float | None = None  # how long the user's training takes here, as far as it is known
     samples: int | None = None  # of the user's training, if its length may change
@@ -134,6 +135,9 @@ def _baseline(found: ProbeResult) -> dict[str, Any]:
             inside[option.name] = value
         else:
             values[option.placeholder] = value
+    by_role = {one.role: one.option.value for one in found.knobs}
+    if MICRO_BATCH not in by_role:  # steps are counted by it, and rates scaled
+        values[MICRO_BATCH] = max(1, (found.batch or 1) // int(by_role.get(ACCUMULATION) or 1))
     return values | nest(inside) | ({PROCESSES: 1} if found.shares_batch else {})
 
 

@@ -105,7 +105,9 @@ class Prober:
         a secret, which is said once.
         """
         found: list[Option] = []
-        for file in (word.rpartition("=")[2] for word in self.line.words[1:]):
+        named = [word.rpartition("=")[2] for word in self.line.words[1:]]
+        # A script reads a file of constants that is named behind it, so the last one counts.
+        for file in reversed(named) if ".py" in suffixes else named:
             path = self.directory / file
             if not (file.endswith(suffixes) and os.path.isfile(path)):  # noqa: PTH113 - may be too long for a path
                 continue

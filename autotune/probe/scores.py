@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ NUMBER = r"([-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|nan)"
 _NUMBER = re.compile(r"(?<![\w./@])[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.]*\w)(?!/)")
 _LOWER = frozenset(
     {
-        *("loss", "losses", "perplexity", "ppl", "nll", "bpc", "bpb", "bpd", "err", "error"),
+        *("loss", "losses", "perplexity", "ppl", "nll", "bpc", "bpb", "bpd", "err", "error", "cost"),
         *("mse", "rmse", "mae", "wer", "cer", "fid", "eer"),
     }
 )
@@ -171,14 +172,21 @@ def _rows(path: str, text: str) -> list[dict[str, float]]:
 
 
 def _printed(seen: Watched) -> Iterator[Score]:
-    """Yields the scores among the labelled numbers in the output; numbers with equal labels are one score."""
-    by_pattern: dict[str, tuple[str, list[float]]] = {}  # the name and the values of each score
+    """Yields the scores among the labelled numbers in the output: one for equal labels of equal data."""
+    found: dict[tuple[str, str], tuple[str, list[float]]] = {}  # the word for the data, and the values
     for text, _ in seen.lines:
         for label, between, before, value in _labelled(text):
             if (name := _named(label, before)) is not None:
-                by_pattern.setdefault(_pattern(label, between, text), (name, []))[1].append(value)
-    for pattern, (name, values) in by_pattern.items():
-        yield Score(name, "", "", pattern, tuple(values))
+                word = next((word for word in reversed(_words(before)) if word in _SPLITS), "")
+                found.setdefault((_pattern(label, between, text), name), (word, []))[1].append(value)
+    names_of = Counter(pattern for pattern, _ in found)
+    for (pattern, name), (word, values) in found.items():
+        # `Train epoch 1, loss: 2` and `Val epoch 1, loss: 3` differ by a word before the label.
+        if names_of[pattern] == 1:
+            yield Score(name, "", "", pattern, tuple(values))
+        elif word:
+            start = rf"^.*?(?<![A-Za-z])(?i:{word})(?![a-z]).*?"
+            yield Score(name, "", "", start + pattern.removeprefix("^.*?"), tuple(values))
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str, str, float]]:

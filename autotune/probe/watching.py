@@ -17,6 +17,7 @@ from autotune.probe.options import Option
 from autotune.workloads.command.process import OutputLine, Process
 
 _MARK = "AUTOTUNE_PROBED"
+_OPTIONS = {"parser", "function", "config"}  # kinds of notes
 _LOOK_S, _GRACE_S = 0.2, 5.0
 _TELL_S, _TELL_SHARE = 5.0, 0.1  # seconds between two lines on the progress, more in a long training
 _LOOK_SHARE = 20  # pause in multiples of the time that it takes to read the notes, which grow
@@ -116,11 +117,13 @@ def read(
     notes: str, words: Sequence[str], lines: Sequence[tuple[str, float]], seconds: float, code: int | None
 ) -> Watched:
     """Returns the observations of a run, from the notes of its probe and the lines of its output."""
+    whole = [json.loads(line) for line in notes.splitlines(keepends=True) if line.endswith("\n")]
     by_kind = defaultdict[str, list[Any]](list)
-    for line in notes.splitlines(keepends=True):
-        if line.endswith("\n"):  # else it is being written
-            for kind, value in json.loads(line).items():
-                by_kind[kind].append(value)
+    for one in whole:
+        for kind, value in one.items():
+            by_kind[kind].append(value)
+    for kind, values in _options_of_training(whole).items():
+        by_kind[kind] = values
     logged: list[tuple[str, str, str, float]] = []
     for logger, place, values in by_kind["logged"]:
         logged += [(logger, place, name, value) for name, value in values.items()]
@@ -146,6 +149,21 @@ def read(
         compiled="compiled" in by_kind,
         device=next(iter(by_kind["device"]), ""),
     )
+
+
+def _options_of_training(notes: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Returns the notes on options of the process that trains, or else of the one that has started it.
+
+    A process below it, such as a compiler's, has options of its own. Empty before a step.
+    """
+    training = {one.get("pid") for one in notes if "step" in one}
+    above = {one.get("above") for one in notes if one.get("pid") in training}
+    near = (
+        [one for one in notes if one.get("pid") in pids and _OPTIONS & one.keys()]
+        for pids in (training, above)
+    )
+    theirs = next(filter(None, near), [])
+    return {kind: [one[kind] for one in theirs if kind in one] for kind in _OPTIONS} if training else {}
 
 
 def _step(one: Mapping[str, Any]) -> WatchedStep:

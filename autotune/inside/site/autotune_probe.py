@@ -53,6 +53,7 @@ class _Notes:
     def write(self, note: Mapping[str, Any]) -> None:
         if os.getpid() != self._pid or int(os.environ.get("RANK") or 0):
             return
+        note = {**note, "pid": self._pid, "above": os.getppid()}
         with self._lock:
             self._file.write(json.dumps(note, default=str) + "\n")
             self._file.flush()

@@ -232,9 +232,21 @@ def test_what_is_named_like_steps_may_count_epochs(probe: Probe) -> None:
 
 
 @pytest.mark.long
-def test_a_length_without_effect_stays(probe: Probe) -> None:
-    found = probe(scripts.ARGPARSE.replace("range(args.epochs)", "range(2)"))
+@pytest.mark.parametrize("epochs", [2, 8], ids=["it ended while watched", "it did not"])
+@pytest.mark.parametrize("name", ["epochs", "niter"])
+def test_a_length_without_effect_stays(probe: Probe, epochs: int, name: str) -> None:
+    if (epochs, name) == (8, "epochs"):
+        pytest.skip("believed by its name")
+    found = probe(scripts.ARGPARSE.replace("range(args.epochs)", f"range({epochs})").replace("epochs", name))
     assert found.length is None
+
+
+@pytest.mark.long
+def test_an_option_that_is_only_named_like_a_length_does_not_hide_the_length(probe: Probe) -> None:
+    other = 'parser.add_argument("--iters", type=int, default=100)\nargs = parser.parse_args()'
+    found = probe(scripts.ARGPARSE.replace("args = parser.parse_args()", other))
+    assert found.length is not None
+    assert (found.length[0], found.length[1][0].name) == ("epochs", "epochs")
 
 
 @pytest.mark.long

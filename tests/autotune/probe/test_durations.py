@@ -6,6 +6,7 @@ import pytest
 
 from autotune.probe import durations, proposal
 from autotune.probe.durations import Duration, ShortTraining
+from autotune.probe.effects import Candidate
 from autotune.probe.options import Option
 from autotune.probe.proposal import ProbeResult
 from autotune.probe.runs import CommandLine
@@ -75,3 +76,20 @@ def test_a_miniature_is_a_budget_of_samples():
     found = replace(result("epochs", 20, 1000.0), trial_samples=200_000)
     space = spaces.complete(spaces.parse(proposal.text(found, []), "found"), "found")
     assert (space.budget.samples_per_trial, space.training.samples) == (200_000, 1_000_000)
+
+
+@pytest.mark.parametrize(("batch", "baseline"), [(6, 6), (None, 1)])
+def test_a_space_without_a_knob_for_the_batch_has_the_batch_in_its_baseline(batch, baseline):
+    rate = Candidate("learning_rate", Option("lr", "--lr {}", 0.01), 0.02, {})
+    found = replace(
+        result("steps", 1000, 60.0), knobs=(rate,), batch=batch, every=Option("every", "--e {}", 9)
+    )
+    space = spaces.complete(spaces.parse(proposal.text(found, []), "found"), "found")
+    assert space.baseline["micro_batch_size"] == baseline
+    assert set(space.knobs) == {"learning_rate", "length"}
+
+
+def test_accumulated_batches_are_parts_of_a_step():
+    parts = Candidate("accumulation_steps", Option("accum", "--accum {}", 4), 8, {})
+    found = replace(result("steps", 1000, 60.0), knobs=(parts,), batch=32)
+    assert proposal.space(found)["baseline"] == {"accum": 4, "count": 1000, "micro_batch_size": 8}

@@ -42,10 +42,10 @@ def test_a_line_is_quoted_for_a_shell_except_placeholders() -> None:
 def test_steps_end_a_training_before_epochs_do() -> None:
     steps, epochs = Option("max_steps", "--max_steps {}", 100), Option("epochs", "--epochs {}", 3)
     warmup = Option("warmup_steps", "--warmup_steps {}", 10)
-    assert options.ends([epochs, warmup, steps]) == ("steps", [steps, warmup])
+    assert options.ends([epochs, warmup, steps]) == [("steps", [steps, warmup]), ("epochs", [epochs])]
     endless = Option("max_steps", "--max_steps {}", -1)
-    assert options.ends([epochs, endless]) == ("epochs", [epochs])
-    assert options.ends([endless]) is None
+    assert options.ends([epochs, endless]) == [("epochs", [epochs])]
+    assert options.ends([endless]) == []
 
 
 def test_names_of_a_script_are_options_only_if_its_line_sets_one() -> None:

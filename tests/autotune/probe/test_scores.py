@@ -43,6 +43,18 @@ def _printed(*lines: str, steps: int = 100) -> Watched:
             (8.6, 18.2),
             False,
         ),
+        (
+            [
+                "Train Epoch 1, Loss: 2.0",
+                "Val Epoch 1, Loss: 2.5",
+                "Train Epoch 2, Loss: 1.0",
+                "Val Epoch 2, Loss: 2.25",
+            ],
+            "val_loss",
+            (2.5, 2.25),
+            True,
+        ),
+        (["Epoch: 1000 cost = 0.5", "Epoch: 2000 cost = 0.25"], "cost", (0.5, 0.25), True),
         (["Validation BLEU-4: 0.12", "Validation BLEU-4: 0.14"], "val_bleu_4", (0.12, 0.14), False),
         (
             [
