@@ -27,6 +27,7 @@ class Recorded:
         self._model, self._size, self._length = model, size, config.max_seq_length
         self._whole, self._room_bytes = _Whole(model, config, size), room_bytes
         self._replay: Callable[[Tensor, Tensor], Tensor] | None = None
+        self.is_beside = False  # a smaller micro-batch runs while the recording keeps its memory
 
     def begin_step(self, passes: int) -> None:
         """Lets the gradients of several passes add up outside of the recording's memory."""
@@ -35,6 +36,7 @@ class Recorded:
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
 
     def __call__(self, images: Tensor, targets: Tensor, packing: Packing) -> Tensor:
+        self.is_beside = self._replay is not None and len(images) < self._size
         if len(images) < self._size:
             out: Tensor = self._model(images, targets, packing)
             return out

@@ -85,9 +85,10 @@ class HalvedBatch:
         if self._may_halve:
             self.size = min(size, self._configured)
 
-    def run(self, attempt: Callable[[int], _T], undo: Callable[[], None] = lambda: None) -> _T:
-        """Returns the result of `attempt` with a size that fits; `undo` reverts a failed attempt.
+    def run(self, attempt: Callable[[int], _T], undo: Callable[[], bool] = lambda: False) -> _T:
+        """Returns the result of `attempt` with a size that fits.
 
+        `undo` reverts a failed attempt, and returns True if the same size may fit now.
         Any other error of `attempt`, and an out-of-memory at size 1, is raised; the size is then unchanged.
         """
         before = self.size
@@ -95,13 +96,15 @@ class HalvedBatch:
             try:
                 return attempt(self.size)
             except Exception as error:
-                if not self._may_halve or self.size == 1 or not is_out_of_memory(error):
+                may_fit = is_out_of_memory(error) and undo()
+                may_halve = self._may_halve and self.size > 1 and is_out_of_memory(error)
+                if not (may_fit or may_halve):
                     self.size = before
                     raise
             # Outside of the handler: the error's traceback keeps the attempt's tensors alive.
-            undo()
             _release()
-            self._halve()
+            if not may_fit:
+                self._halve()
 
     def _halve(self) -> None:
         whole, self.size = self.size, (self.size + 1) // 2

@@ -43,6 +43,7 @@ class Stepper:
         self._rng: Mapping[str, Any] | None = None  # at the beginning of the step; None between steps
         self._batch = HalvedBatch("micro_batch_size", config, _NOTE)
         self._recorded: Recorded | None = None
+        self._is_plain = False  # while a step is repeated without graphs
         self.bad = BadSteps(config.max_bad_steps)
 
     def gradients(self, window: Sequence[Batch]) -> Gradients:
@@ -53,6 +54,7 @@ class Stepper:
         self._statistics.keep()
         self._rng = checkpoint.rng_state()
         loss, watch = self._batch.run(partial(self._backward, window), self._undo_for_less)
+        self._is_plain = False
         self._scaler.unscale(self._optimizer)
         norm = optim.clip(self._model.parameters(), self._config.grad_clip_value)
         # Read together, because every copy waits for the device; and before the step, which depends on them.
@@ -83,17 +85,22 @@ class Stepper:
 
     def _forward(self, size: int) -> Callable[[Tensor, Tensor, Packing], Tensor]:
         """Returns the forward pass of micro-batches of up to `size` studies."""
-        if self._config.compile == "off":
+        if self._config.compile == "off" or self._is_plain:
             return self._model
         if self._recorded is None:
             room_bytes = optim.coming_bytes(self._optimizer)
             self._recorded = Recorded(self._model, self._config, size, room_bytes)
         return self._recorded
 
-    def _undo_for_less(self) -> None:
-        """Reverts an attempt that ran out of memory; the next one records smaller batches."""
-        self._recorded = None
+    def _undo_for_less(self) -> bool:
+        """Reverts an attempt that ran out of memory; returns True if the same size may fit without graphs.
+
+        So it may if a smaller micro-batch, such as an epoch's last, had no room beside the recording.
+        """
+        given_up, self._recorded = self._recorded, None
+        self._is_plain = given_up is not None and given_up.is_beside
         self.undo()
+        return self._is_plain
 
     def update(self, gradients: Gradients, position: Position, step: int) -> dict[str, Any]:
         """Takes the step and returns its part of the record; a bad step does not change the model.

@@ -118,7 +118,7 @@ def usable(asked: float | None) -> Usable:
     is_named = bool(found.refused) or any(gpu.uuid.startswith("MIG-") for gpu in found.gpus)
     if is_named or len(look.gpus) < len(look.verdicts):
         devices.restrict_to(os.environ, look.gpus)
-    notes = look.notes
+    notes = (*look.notes, *_crowding(look.gpus))
     kinds = list(dict.fromkeys(gpu.name for gpu in look.gpus))
     if len(kinds) > 1:
         unlike = f"{' and '.join(kinds)}: figures of one are not compared with those of another"
@@ -134,12 +134,23 @@ def _without_crowded(look: Look, needed: int) -> Look:
         fault, gpu = one.fault, one.gpu
         # Every trial is limited to what the fullest GPU has free.
         if gpu and not fault and 2 * gpu.free_bytes < min(gpu.memory_bytes, freest_bytes):
-            used, whole = map(units.format_bytes, (gpu.used_bytes, gpu.memory_bytes))
-            remedy = f"to search on it too, name the GPUs in {devices.VISIBLE}"
-            fault = Fault(f"others use {used} of its {whole}", remedy)
+            fault = Fault(_use_by_others(gpu), f"to search on it too, name the GPUs in {devices.VISIBLE}")
         verdicts.append(replace(one, fault=fault))
     rest = replace(look, verdicts=tuple(verdicts))
     return rest if len(rest.gpus) >= needed else look
+
+
+def _crowding(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Returns a note on the fullest of these GPUs, if others fill it by more than half."""
+    fullest = min(gpus, key=lambda gpu: gpu.free_bytes, default=None)
+    if fullest is None or 2 * fullest.free_bytes >= fullest.memory_bytes:
+        return ()
+    return (f"{fullest.label}: {_use_by_others(fullest)}, and every trial is limited to what is left",)
+
+
+def _use_by_others(gpu: Gpu) -> str:
+    used, whole = map(units.format_bytes, (gpu.used_bytes, gpu.memory_bytes))
+    return f"others use {used} of its {whole}"
 
 
 def _of_amd() -> tuple[str, ...]:
@@ -168,7 +179,8 @@ def of_cluster(found: Hardware, asked: float | None, cluster: Cluster) -> Usable
     most = max(node.gpus for node in cluster.used)  # a trial runs on one node
     count = option_values.gpus_per_trial(asked, replace(found, gpus=found.gpus[:most]))
     here = found if count else replace(found, gpus=())
-    notes = tuple(f"{one.label} of the cluster: {one.refused}" for one in found.refused)
+    of_cluster = (f"{one.label} of the cluster: {one.refused}" for one in found.refused)
+    notes = (*of_cluster, *_crowding(found.gpus))
     return Usable(here, machine(here, None), count, notes if count else (), cluster=cluster)
 
 

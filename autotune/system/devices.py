@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import psutil
@@ -21,6 +23,8 @@ _NO_DEVICE = {"", "-1", "NoDevFiles"}  # values of CUDA_VISIBLE_DEVICES for no d
 _ANSWER_S = 20.0  # a driver that takes longer hangs, as it does after some faults of a GPU
 _ASK = "import os; from autotune.system import devices; devices.list_visible(os.environ.get(devices.VISIBLE))"
 _abandoned: list[subprocess.Popen[str]] = []  # kept, because collecting one that still runs is a warning
+
+_hanging: threading.Thread | None = None
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 HUNG = f"it has not answered within {_ANSWER_S:.0f} s: dmesg may show an Xid error"
@@ -65,12 +69,29 @@ def list_visible(names: str | None) -> tuple[Device, ...]:
     Numbers are nvidia-smi's. All MIG slices are listed, although CUDA shows only one. An invalid entry, or a
     faulty driver, is listed as a device with `refused`.
     """
+    if _hides_all(names):  # then a driver that hangs must not be asked
+        return ()
     with nvml.library() as is_available:
         if is_available:
             return tuple(_describe(one) for one in _visible(names))
-    error, is_asked = nvml.error(), names is None or names.split(",")[0].strip() not in _NO_DEVICE
+    error = nvml.error()
     is_faulty = error is not None and not isinstance(error, nvml.NO_DRIVER)
-    return (Device(DRIVER, refused=str(error)),) if is_faulty and is_asked else ()
+    return (Device(DRIVER, refused=str(error)),) if is_faulty else ()
+
+
+def _hides_all(names: str | None) -> bool:
+    return names is not None and names.split(",")[0].strip() in _NO_DEVICE
+
+
+@contextmanager
+def opened() -> Iterator[list[Any]]:
+    """Keeps NVML open; yields the handles of this process's visible devices, none without a driver."""
+    names = os.environ.get(VISIBLE)
+    if _hides_all(names):
+        yield []
+        return
+    with nvml.library() as is_available:
+        yield [one.handle for one in _visible(names) if one.handle is not None] if is_available else []
 
 
 def hung_driver() -> Device | None:
@@ -96,11 +117,6 @@ def run_abandoning(
         _abandoned.append(process)  # not waited for: one that waits for a driver may never end
         return None
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
-
-
-def handles(names: str | None) -> list[Any]:
-    """Returns the NVML handles of the visible devices that have one, valid while NVML is open."""
-    return [one.handle for one in _visible(names) if one.handle is not None]
 
 
 def _visible(names: str | None) -> list[_OpenDevice]:
@@ -214,9 +230,23 @@ def held_bytes() -> dict[int, int]:
 
 
 def _query_all(ask: Callable[[Any], list[Any]]) -> list[Any]:
-    with nvml.library() as is_available:
-        try:
-            visible = handles(os.environ.get(VISIBLE)) if is_available else []
-            return [one for handle in visible for one in ask(handle)]
-        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):  # mismatch: the driver is too old
-            return []
+    """Returns the answers for all visible devices; none if the driver refuses, or hangs."""
+    global _hanging  # noqa: PLW0603 - one thread at most waits for a driver that hangs
+    if _hanging is not None and _hanging.is_alive():
+        return []
+    answers = SimpleQueue[list[Any]]()
+
+    def query() -> None:
+        found = []
+        # mismatch: the driver is too old
+        with suppress(pynvml.NVMLError, pynvml.NVMLLibraryMismatchError), opened() as visible:
+            found = [one for handle in visible for one in ask(handle)]
+        answers.put(found)
+
+    # In a thread, because a trial must be killed even if the driver hangs.
+    asking = threading.Thread(target=query, name="nvml", daemon=True)
+    asking.start()
+    with suppress(Empty):
+        return answers.get(timeout=_ANSWER_S / 4)
+    _hanging = asking
+    return []

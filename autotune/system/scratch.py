@@ -87,7 +87,10 @@ def _make_in(base: Path) -> tuple[Path, int] | None:
 
 def end_orphans() -> None:
     """Ends this user's searches whose driver and guardian were killed together."""
-    for base in {Path(tempfile.gettempdir()), _FALLBACK}:
+    bases = {_FALLBACK}
+    with suppress(FileNotFoundError):  # none can be written
+        bases.add(Path(tempfile.gettempdir()))
+    for base in bases:
         for directory in base.glob(f"{_PREFIX}*"):
             with suppress(OSError):  # another user's, or in use
                 if directory.lstat().st_uid != os.getuid():

@@ -144,8 +144,8 @@ class Telemetry:
 
     def _run(self) -> None:
         try:
-            with nvml.library() as is_available:
-                gpus = _Gpus(devices.handles(_visible()) if is_available else [])
+            with devices.opened() as visible:
+                gpus = _Gpus(visible)
                 processes, others = _Processes(self._pid), Others(self._search)
                 begun_s = before_s = time.monotonic()
                 is_last = False

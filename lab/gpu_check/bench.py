@@ -198,12 +198,13 @@ class Bench:
             Ran(outcomes.get(n), attempt.measurement(), _records(order))
             for n, (order, attempt) in enumerate(zip(orders, attempts, strict=True))
         ]
-        self.failed.extend(
-            {"ending": one.ending, "log": last_lines(order.place.log)}
-            for order, one in zip(orders, ran, strict=True)
-            if not one.completed
-        )
-        self.trained.extend(map(_told, orders, ran))
+        return [self._noted(*each) for each in zip(orders, ran, strict=True)]
+
+    def _noted(self, order: Order, ran: Ran) -> Ran:
+        """Returns `ran`, noted for the file of the check; of a trial that did not complete, with its log."""
+        if not ran.completed:
+            self.failed.append({"ending": ran.ending, "log": last_lines(order.place.log)})
+        self.trained.append(_told(order, ran))
         return ran
 
     def run_until(self, order: Order, meet: Callable[[Mapping[str, Any]], bool]) -> Ran:
@@ -217,7 +218,7 @@ class Bench:
                 is_met = is_met or any(meet(record) for record in report.records)
         finally:
             attempt.stop()
-        return Ran(outcome, attempt.measurement(), _records(order))
+        return self._noted(order, Ran(outcome, attempt.measurement(), _records(order)))
 
     def run_elsewhere(self, order: Order, environment: Mapping[str, str]) -> Ran:
         """Runs a trial in a fork server of its own, with `environment` added to the current one."""
@@ -232,8 +233,8 @@ class Bench:
             )
             lines = done.stdout.splitlines()
             outcome = _OUTCOME.validate_json(lines[-1]) if lines and not done.returncode else _GONE
-            return Ran(outcome, records=_records(order))
-        return Ran(None)
+            return self._noted(order, Ran(outcome, records=_records(order)))
+        return self._noted(order, Ran(None))
 
 
 def _told(order: Order, ran: Ran) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from autotune.system import devices, nvml
+from autotune.system import devices
 from lab.gpu_check import small_trainings
 from lab.gpu_check.bench import Bench
 from lab.gpu_check.verdicts import Found
@@ -50,8 +50,7 @@ def _unit(name: str) -> str:
 
 def facts() -> list[Mapping[str, Any]]:
     """Returns what NVML reports on each visible GPU's link, power, clocks and users."""
-    with nvml.library() as is_available:
-        visible = devices.handles(os.environ.get(devices.VISIBLE)) if is_available else []
+    with devices.opened() as visible:
         return [
             {name: value for name, ask in _FACTS.items() if (value := _asked(ask, gpu)) is not None}
             for gpu in visible

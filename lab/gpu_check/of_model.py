@@ -18,9 +18,13 @@ _OVER = "the time is over"
 
 
 def combinations() -> list[dict[str, Setting]]:
-    """Returns the settings of the runs in order: plain fp32 first, as the reference."""
+    """Returns the settings of the runs in order: plain fp32 as the reference, then what spaces propose."""
+    first: list[dict[str, Setting]] = [_REFERENCE, {**_REFERENCE, PRECISION: "bf16", COMPILE: "cuda-graphs"}]
     modes = itertools.product(("off", "cuda-graphs"), (False, True), PRECISIONS)
-    return [{PRECISION: name, COMPILE: mode, CHECKPOINTING: recomputes} for mode, recomputes, name in modes]
+    every: list[dict[str, Setting]] = [
+        {PRECISION: name, COMPILE: mode, CHECKPOINTING: recomputes} for mode, recomputes, name in modes
+    ]
+    return [*first, *(one for one in every if one not in first)]
 
 
 def every_combination(bench: Bench) -> Iterator[Found]:

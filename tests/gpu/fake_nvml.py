@@ -134,6 +134,7 @@ def hang(driver_node: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.setattr(devices, "_ANSWER_S", 0.5)
 
     yield make
+    devices._hanging = None
     while devices._abandoned:  # they are killed, and no real driver keeps them from ending
         with devices._abandoned.pop():
             pass

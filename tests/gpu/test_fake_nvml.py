@@ -23,8 +23,7 @@ print(json.dumps([count, ray.get_current_node_accelerator_type(), torch.cuda._ra
 
 def test_pynvml_reads_what_the_environment_says(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", gib=24, used_gib=3, pid=7, busy=80, reasons=0x20))
-    with nvml.library():
-        (handle,) = devices.handles(None)
+    with devices.opened() as (handle,):
         reading = nvml.read(handle)
         busy = nvml.load_by_others(handle, {1}, 1.0), nvml.load_by_others(handle, {7}, 1.0)
         assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA A"

@@ -100,6 +100,14 @@ def test_a_gpu_is_used_if_it_is_asked_for_or_has_half_of_its_memory_free(machine
     assert len(gpus.usable(count).hardware.gpus) == 2
 
 
+@pytest.mark.parametrize(("there", "visible"), [([BUSY], None), ([BUSY, BUSY], None), ([A100, BUSY], "0,1")])
+def test_a_full_gpu_that_is_used_nevertheless_is_named(machine, there, visible):
+    machine(*there, visible=visible)
+    (note,) = gpus.usable(None).notes
+    limited = "others use 79.0 GiB of its 80.0 GiB, and every trial is limited to what is left"
+    assert note == f"GPU {len(there) - 1 if visible else 0}: {limited}"
+
+
 def test_a_torch_for_other_gpus_is_named_unless_the_cpu_is_asked_for(machine, tmp_path, monkeypatch):
     machine()
     installed = tmp_path / "torch-2.9.0+rocm6.4.dist-info"

@@ -108,6 +108,20 @@ def test_a_driver_that_hangs_is_left_alone_in_time(fake_gpus, driver_node, hang)
     assert found.refused[0].refused.startswith("it has not answered within 20 s: ")
 
 
+def test_a_driver_that_hangs_is_not_asked_for_hidden_gpus_and_does_not_keep_a_trial_alive(
+    fake_gpus, hang, monkeypatch
+):
+    fake_gpus(FakeGpu(pid=7, used_gib=1))
+    assert devices.held_bytes() == {7: GIB}
+    hang()
+    assert (devices.held_bytes(), devices.used_bytes()) == ({}, 0)
+    for hidden in ("", "-1"):
+        monkeypatch.setenv(devices.VISIBLE, hidden)
+        assert telemetry.device() == telemetry.cpu_model()
+        with devices.opened() as visible:
+            assert visible == []
+
+
 def test_a_gpu_without_known_memory_keeps_its_name(fake_gpus):
     fake_gpus(FakeGpu(name="NVIDIA A", fails={"MemoryInfo": FORBIDDEN}))
     (device,) = devices.list_visible(None)

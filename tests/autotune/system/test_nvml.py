@@ -75,8 +75,7 @@ def load_by_others(fake_gpus):
 
     def load(**figures):
         fake_gpus(FakeGpu(**figures))
-        with nvml.library():
-            (handle,) = devices.handles(None)
+        with devices.opened() as (handle,):
             return nvml.load_by_others(handle, {1, 2}, 1.0)
 
     return load
@@ -124,8 +123,8 @@ def test_a_gpu_has_its_identity_and_its_state() -> None:
     assert gpu.memory_bytes > 2**30
     assert gpu.compute_capability >= (5, 0)
     assert [one.gpu for one in devices.list_visible(gpu.uuid)] == [gpu]
-    with nvml.library():
-        reading = nvml.read(devices.handles("0")[0])
+    with devices.opened() as visible:
+        reading = nvml.read(visible[0])
     assert 0 < reading["gpu_memory_used_bytes"] <= gpu.memory_bytes
     assert 0 <= reading["gpu_memory_free_bytes"] <= gpu.memory_bytes
     assert reading["gpu_memory_clock_mhz"] > 0
