@@ -211,7 +211,7 @@ def _planned(setup: TrainingToRun, place: TrainingDir, *, resume: bool) -> Train
         workload=registry.label(space.workload),
         config=dict(setup.config),
         settings=space.settings(setup.config),
-        samples=space.training.samples,
+        samples=setup.training.training_samples(setup.config),
         promise=setup.promised,
         device=telemetry.device(),
         metric=space.metric_of(setup.config),

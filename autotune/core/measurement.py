@@ -136,6 +136,7 @@ class Measurement:
     scores: Mapping[str, float] = field(default_factory=dict)  # other figures of the last evaluation
     start: float | None = None  # quality before the first step
     ended: bool = False  # by itself: it was a whole training
+    resumed: bool = False  # after an interruption
     schedule: Schedule | None = None  # of the learning rate
     step_shares: Mapping[str, float] = field(default_factory=dict)  # share of a step's time by phase
     telemetry: Mapping[str, float] = field(default_factory=dict)

@@ -78,12 +78,15 @@ class Try:
     command: str = ""
 
 
+def _fits_another(history: History, plan: SearchPlan) -> bool:
+    return plan.left_s is None or plan.left_s > history.trial_s
+
+
 def continue_command(history: History, plan: SearchPlan, session: Path) -> str:
-    """Returns the command that resumes a search, with time for about ten more trials if none is left."""
-    resume = resume_command(session)
-    if plan.left_s != 0:
+    """Returns the command that resumes a search, with time for about ten more trials if one does not fit."""
+    resume, each_s = resume_command(session), history.trial_s
+    if _fits_another(history, plan):
         return resume
-    each_s = history.trial_s
     enough_s = max(_LEAST_S, _TRIALS_MORE * each_s, confirm.most_s(history))
     return f"{resume} --time {units.round_up(enough_s) if each_s else '1h'}"
 
@@ -124,7 +127,7 @@ def what_to_try(
     tries = [remedy for reason, remedy in remedies.items() if counts[reason]]
     if fallback_reason:  # why qualities could not be compared, although they were to be
         tries.insert(0, Try(f"run longer trials, because {fallback_reason}", f"{again} --samples auto"))
-    last = more_time if plan.left_s == 0 else Try("run more trials", f"{resume} --trials 20")
+    last = more_time if not _fits_another(history, plan) else Try("run more trials", f"{resume} --trials 20")
     if exhausted:
         last = Try(f"add knobs or values in {file}, because everything in it was tried", again)
     return [*tries, last]

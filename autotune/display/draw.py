@@ -106,7 +106,7 @@ def _running(snapshot: Snapshot, most: int | None) -> Table:
     grid = _grid(RUNNING if snapshot.state == RUNNING else INTERRUPTED, snapshot.space)
     for running in snapshot.running[:most]:
         trial, so_far = running.trial, rows.run_figures(running.trial.measurement, snapshot.space.objective)
-        share = min(1.0, so_far.samples / snapshot.space.budget.samples_per_trial)
+        share = min(1.0, so_far.samples / snapshot.space.samples(trial.config))
         is_race = trial.kind is TrialKind.RACE  # it ends when it is decided: its progress is unknown
         phase = "comparing" if running.phase == Phase.RACING else running.phase
         progress = bar(phase, None if is_race else share, running.seconds)

@@ -41,7 +41,7 @@ def progress(running: RunningTrial, space: Space, remaining: Remaining | None) -
     return {
         **started(running.trial),
         "phase": str(running.phase),
-        "share": min(1.0, measured.samples / space.budget.samples_per_trial),
+        "share": min(1.0, measured.samples / space.samples(running.trial.config)),
         **vars(rows.run_figures(measured, space.objective)),
         "seconds": running.seconds,
         "remaining_s": _range(remaining),

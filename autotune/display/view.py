@@ -94,14 +94,15 @@ def counts(trials: Sequence[Trial], state: str = "interrupted") -> str:
     return f"{words.plural(len(searched), 'trial')}: {text}{f'; also {others}' if others else ''}"
 
 
-def out_of_time(trials: Sequence[Trial], planned: int) -> str:
+def out_of_time(trials: Sequence[Trial], planned: int, *, is_confirmed: bool) -> str:
     """Returns `Out of time after 3 of 40 trials.`; finalists of other lengths may exceed the plan."""
     ended = sum(t.kind is TrialKind.SEARCHED and t.outcome is not None for t in trials)
     if not ended:
         return "Out of time before any trial ended."
     if ended < planned:
         return f"Out of time after {ended:,} of {words.plural(planned, 'trial')}."
-    return f"Out of time after {words.plural(ended, 'trial')}, before the winner was confirmed."
+    when = "after" if is_confirmed else "before"
+    return f"Out of time after {words.plural(ended, 'trial')}, {when} the winner was confirmed."
 
 
 def kind(trial: Trial) -> str:
@@ -175,6 +176,8 @@ def summary(history: History, workload: Workload, session: Path, go_on: str = ""
 
 def _break_even(trial: Trial, history: History) -> list[str]:
     """Returns how many trainings, or how long a training, would pay off the trials; empty if none would."""
+    if history.space.objective.target is not None:  # its factor is not that of whole trainings
+        return []
     spent_s = math.fsum(each.seconds for each in history.trials)
     trials = history.trial(0), trial
     before_s, after_s = history.runs_s(*trials) or overhead.trainings_s(history, *trials)[0] or (0.0, 0.0)
@@ -276,7 +279,9 @@ def final_qualities(claim: Claim, history: History) -> str:
     goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     baseline = len(history.runs_of(0))
-    runs = f"{claim.seeds} seeds each" if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
+    runs = f"{claim.seeds} and {baseline} seeds"
+    if claim.seeds == baseline:
+        runs = f"{words.plural(baseline, 'seed')} each"
     answer = "not worse than " if claim.answer is qualities.QualityAnswer.KEPT else ""
     share = lengths.miniature(history.space)
     final = f"In trials of {words.share(share)} of the training, final" if share else "Final"

@@ -74,7 +74,12 @@ class Search:
                 interrupted.append(trial)
             else:
                 measurement = replace(verdict[1], shared=trial.measurement.shared)
-                self._record(replace(trial, outcome=verdict[0], measurement=measurement))
+                known_s = (
+                    [p.seconds for p in measurement.curve],
+                    [turn.seconds for turn in measurement.slices],
+                )
+                seconds = max([0.0, *known_s[0], sum(known_s[1])])
+                self._record(replace(trial, outcome=verdict[0], measurement=measurement, seconds=seconds))
         return interrupted
 
     @property
@@ -259,6 +264,8 @@ class Search:
         ended = self._running.end(number, outcome, measurement)
         if ended is None:
             return
+        if (last := self._reports.get(number)) is not None:  # it knows of attempts before a resume
+            ended = replace(ended, seconds=max(ended.seconds, last.elapsed_s))
         self._record(ended)
         self._suggestions.ended(ended, self.history)
         if ended.original == 0 or not self._has_settled:  # only runs of the baseline change it
@@ -270,7 +277,10 @@ class Search:
             self.say(pilot.describe(asked), once="pilot")
             self._has_settled = True
         self.say(schedules.describe(self.history), once="schedule")
-        self._publish(stopping.threshold(self.history))
+        bar, before = stopping.threshold(self.history), self.threshold.rivals
+        # A trial that did not hold is no bar any more for those that were not worth trying beside it.
+        self.is_exhausted &= [one.number for one in bar.rivals] == [one.number for one in before]
+        self._publish(bar)
         self._listener.ended(ended)
         self._require_baseline()
 

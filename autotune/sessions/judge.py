@@ -99,6 +99,7 @@ class _Comparison:
 
     def __init__(self, root: Path, lines: tuple[list[str], list[str]], asked: JudgeRequest) -> None:
         self._asked, self._root = asked, root
+        self._wishes = command.Wishes(asked.score or "", probing.direction(asked))
         self._end_s = time.monotonic() + (option_values.duration_s("--time", asked.time) or math.inf)
         work = root / "work"
         work.mkdir(exist_ok=True)
@@ -143,6 +144,11 @@ class _Comparison:
             probing.say("Looking for the score ...")  # before the first training, which may be long
             if candidates := scores.scores(command.run_to_score(self._probers[SIDES[0]])):
                 self._choose(candidates)
+        elif self._asked.score and self._question.score is None and self._wishes.minimize is None:
+            named = scores.Score(self._wishes.score, "", "", "", ())
+            if named.minimize is None:
+                minimize = probing.chooser(self._asked).is_minimized(named)
+                self._wishes = replace(self._wishes, minimize=minimize)
         for pair in range(self._asked.pairs):
             if (verdict := self._verdict()).confirmed is not None:
                 return verdict
@@ -181,8 +187,7 @@ class _Comparison:
         return True
 
     def _choose(self, candidates: Sequence[Score]) -> Score:
-        wishes = command.Wishes(self._asked.score or "", probing.direction(self._asked))
-        score, minimize = command.chosen_score(candidates, wishes, probing.chooser(self._asked))
+        score, minimize = command.chosen_score(candidates, self._wishes, probing.chooser(self._asked))
         self._question = replace(self._question, score=replace(score, values=()), minimize=minimize)
         self._write(self._question)
         return score
@@ -219,10 +224,10 @@ class _Comparison:
         factor = f"is {words.factor(verdict.factor)} as fast as A{sure}: " if verdict.factor else "took "
         lines = [
             f"In {words.plural(count, 'pair')} of whole trainings, B {factor}{ours} instead of {theirs}.",
-            f"Final {name} {final}, {'not worse than ' if verdict.confirmed else ''}A's {other}.",
+            f"Final {name} {final}, {'not worse than ' if verdict.is_as_good else ''}A's {other}.",
         ]
         if verdict.confirmed:
-            return [*lines, "Confirmed: B is faster and as good."]
+            return [*lines, f"Confirmed: B is faster{' and as good' if verdict.is_as_good else ''}."]
         again = f"run the command again with --session {quoted(self._root)} --pairs N"
         more = [f"More pairs may decide it: {again}."] if verdict.confirmed is None else []
         return [*lines, f"Not confirmed: {verdict.why_not}.", *more]

@@ -60,8 +60,9 @@ def run(job: Job, guardian: Guardian) -> int:
         session.remove_work(known.trials)
         begun = Snapshot(str(shown), hardware.description, RUNNING, space, plan, cluster=session.cluster)
         with screen(Console(), begun, as_json=job.as_json) as shows:
-            trials = words.plural(plan.trials, "trial")
-            shows.note(f"session {shown}: {trials} on {hardware.description}")
+            limit = "" if plan.left_s is None else f" in {units.exact(plan.left_s)}"
+            most = f"at most {words.plural(plan.trials, 'trial')}{limit}"
+            shows.note(f"session {shown}: {most} on {hardware.description}")
             for line in job.notes:
                 shows.note(line)
             setup = Setup(session, space, job.workload, hardware, room.context_bytes(known.trials))
@@ -195,7 +196,8 @@ def _conclude(search: Search, shown: Path, workload: Workload, shows: Screen) ->
 
 def _ending(search: Search) -> list[str]:
     if search.stopping == TIME_UP:
-        lines = [view.out_of_time(search.history.trials, search.plan.trials)]
+        is_confirmed = confirm.confirmed(search.history) is not None
+        lines = [view.out_of_time(search.history.trials, search.plan.trials, is_confirmed=is_confirmed)]
     else:
         lines = [f"Stopped: {search.stopping}"] if search.stopping else []
     if search.kept_time:

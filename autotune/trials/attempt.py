@@ -52,11 +52,13 @@ class Attempt:
         self._records: TextIO | None = None
         self._child: Child | None = None
         self._telemetry: Telemetry | None = None
+        self._is_resumed = False
         with interrupted_by_the_disk(self._end):
             self._place.make()
             if order.identity is not None:
                 identity.write_identity(self._place, order.identity)
-            self._begun_s -= seconds_of(self._count_each(read_records(self._place)))  # of earlier attempts
+            earlier_s = seconds_of(self._count_each(read_records(self._place)))
+            self._begun_s, self._is_resumed = self._begun_s - earlier_s, earlier_s > 0
             self._records = open_lines(self._place.records_file)
             self._outcome = self._conclusion()
             if self._outcome is None:
@@ -176,7 +178,11 @@ class Attempt:
         return records
 
     def _telemetry_summary(self) -> Mapping[str, float]:
-        return self._telemetry.summary() if self._telemetry else {}
+        summary = self._telemetry.summary() if self._telemetry else {}
+        # The energy is that of this attempt, and the samples are those of all.
+        return {
+            name: one for name, one in summary.items() if not (self._is_resumed and name == "gpu_energy_j")
+        }
 
     def measurement(self) -> Measurement:
         limits = self._order.limits
@@ -185,6 +191,7 @@ class Attempt:
             memory_limit_bytes=limits.device_bytes or limits.host_bytes,
             memory_cap_bytes=limits.allocator_bytes,
             telemetry=self._telemetry_summary(),
+            resumed=self._is_resumed,
         )
 
     def _complete(self, measured: Measurement) -> Measurement:

@@ -31,7 +31,7 @@ _LAST_LINE = re.compile(
     r"^(?:\w+\.)*(?P<name>_?[A-Z]\w*(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE
 )
 _TYPES_TOLD_BY_TEXT = (RuntimeError, SystemError, ImportError, OSError)
-_TOO_MANY = "probably too many processes or threads for this user or container (see `ulimit -u`)"
+TOO_MANY = "probably too many processes or threads for this user or container (see `ulimit -u`)"
 _MEMORY_GONE_SHARE = 0.95
 _CAP_GONE_SHARE = 0.85
 _SERVER_DIED = 255  # multiprocessing's exit code for a process whose fork server has died
@@ -152,8 +152,8 @@ def from_exception(
         return Outcome(
             Status.INTERRUPTED, reason=_one_line(fault if isinstance(error, OSError) else _text(error))
         )
-    if any(_is_refused_a_process(cause) for cause in chain(error)):
-        return failure(Failure.ERROR, f"{_TOO_MANY}: {_line(error)}")
+    if any(is_refused_a_process(cause) for cause in chain(error)):
+        return failure(Failure.ERROR, f"{TOO_MANY}: {_line(error)}")
     is_passing = any(_PASSING.search(_line(cause)) for cause in chain(error))
     return replace(failure(Failure.ERROR, _line(error)), is_passing=is_passing)
 
@@ -200,10 +200,11 @@ def _is_caused_by_others(text: str, gpu: GpuMemory | None) -> bool:
         return False
 
 
-def _is_refused_a_process(error: BaseException) -> bool:
+def is_refused_a_process(error: BaseException) -> bool:
     """Returns True if the kernel has refused a thread or a process; a fork's error names no file."""
     if isinstance(error, OSError) and error.errno is not None:
-        return error.errno == errno.EAGAIN and error.filename is None
+        is_of_a_write = hasattr(error, "characters_written")  # to a pipe that is full
+        return error.errno == errno.EAGAIN and error.filename is None and not is_of_a_write
     # PanicException is raised by libraries in Rust.
     is_told_by_text = isinstance(error, _TYPES_TOLD_BY_TEXT) or "PanicException" in _class_names(error)
     return is_told_by_text and _THREADS.search(_text(error)) is not None
@@ -211,7 +212,7 @@ def _is_refused_a_process(error: BaseException) -> bool:
 
 def _kind(error: BaseException, capped: bool, leaves_no_stack: bool, gpu: GpuMemory | None) -> Failure:
     """Classifies the error by itself, without its causes."""
-    if leaves_no_stack and _is_refused_a_process(error):
+    if leaves_no_stack and is_refused_a_process(error):
         return Failure.OOM
     text = _text(error)
     if _is_out_of_memory(error, text, capped) or (isinstance(error, RuntimeError) and _is_short(text, gpu)):
@@ -341,7 +342,7 @@ def from_exit(
     if code in {-signal.SIGABRT, -signal.SIGINT, 1} and (refused := _THREADS.search(last_words)):
         if capped and cap_share >= _CAP_GONE_SHARE:
             return failure(Failure.OOM, f"{what}: {refused[0]}")
-        return failure(Failure.ERROR, f"{_TOO_MANY}: {what}: {refused[0]}")
+        return failure(Failure.ERROR, f"{TOO_MANY}: {what}: {refused[0]}")
     if code == -signal.SIGABRT and (nccl_error := _NCCL.search(last_words)):
         return replace(failure(Failure.ERROR, f"{what}: {nccl_error[0]}"), is_passing=True)
     return failure(Failure.ERROR, what)

@@ -99,6 +99,7 @@ class RaceOrder:
     members: tuple[Racer, ...]
     together: bool  # all members are alive at once
     most_s: float  # no round begins after so many seconds, starts included
+    trials_s: float = 0.0  # the longest of the members' trials
     stop_file: str | None = None
     identity: TrialIdentity | None = None
     node: str = ""  # of a cluster

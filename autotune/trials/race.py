@@ -38,6 +38,7 @@ from autotune.trials.progress import Phase
 from autotune.trials.report import TrialReport
 
 _TRIES = 4  # attempts at a turn, each twice as long as the one before
+_LONGEST_TURN_S, _STEPS = 60.0, 3  # of a turn, which has room for a few steps however slow they are
 
 
 class Least(NamedTuple):
@@ -90,7 +91,8 @@ class _Member:
                 yield from self._run(child, steps=1)
                 self._stamps.clear()
             begun_s = time.monotonic()
-            yield from self._run(child, seconds=min(60.0, self._turn_s(least_s) * 2**tried))
+            longest_s = max(_LONGEST_TURN_S, _STEPS * self._step_s)
+            yield from self._run(child, seconds=min(longest_s, self._turn_s(least_s) * 2**tried))
             steps = self._counted(begun_s, self._ready)
             if any(step.seconds > 0 for step in steps):  # lines of a buffered output come at the same time
                 return steps
@@ -99,9 +101,12 @@ class _Member:
 
     def _turn_s(self, least_s: float) -> float:
         """Returns the seconds of a turn, with an extra step, because a turn starts and ends within a step."""
-        step_s = statistics.median(self._steps_s or [0.0])
         steps = self._least_steps + min(self._ready, self._least_steps) + 1
-        return max(least_s, steps * step_s)
+        return max(least_s, steps * self._step_s)
+
+    @property
+    def _step_s(self) -> float:
+        return statistics.median(self._steps_s or [0.0])
 
     def _run(self, child: Child, *, steps: float = math.inf, seconds: float = math.inf) -> Waiting:
         """Runs the child for `steps` or `seconds`, or until it ends by itself, and suspends it."""
@@ -219,7 +224,7 @@ class Race:
     def _is_late(self) -> bool:
         taken_s = self._earlier_s + time.monotonic() - self._started
         rounds = max((turn.round for turn in self._slices), default=0)
-        return racing.is_late(taken_s, self._order.most_s, rounds)
+        return racing.is_late(taken_s, self._order.most_s, rounds, self._order.trials_s)
 
     def _members_left(self) -> tuple[int, ...]:
         """Returns the members of the next round; empty if the race is decided."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import psutil
+
 from autotune.core.settings import LENGTH, Config, Setting
 from autotune.core.trial import Trial, TrialKind
 from autotune.inside import stop_request
@@ -82,14 +84,19 @@ class TrainingSetup:
         order = replace(self._base_order(config, place, settings, given, ends), number=number)
         return self.on_gpu(order, config, math.ceil(self.options.gpus_per_trial) or 1.0)
 
+    def training_samples(self, config: Config) -> int | None:
+        """Returns the samples of the whole training with the length in `config`; None if they are unknown."""
+        space = self.space
+        share = space.samples(config) / space.budget.samples_per_trial if LENGTH in space.knobs else 1.0
+        return round(share * space.training.samples) if space.training.samples else None
+
     def whole_training(self, config: Config, place: TrialDir) -> Order:
         """Returns the order to train `config` to its own end, evaluating at its own cadence, without caps.
 
         Raises InputError if the workload cannot do that.
         """
         space = self.space
-        share = space.samples(config) / space.budget.samples_per_trial if LENGTH in space.knobs else 1.0
-        samples = round(share * space.training.samples) if space.training.samples else None
+        samples = self.training_samples(config)
         settings = self.workload.for_training(space.settings(config), samples)
         gpus = float(math.ceil(self.options.gpus_per_trial))
         given = configurations.for_workload(self.space, settings)
@@ -160,12 +167,14 @@ class Setup:
         can_be_beaten = trial.number > 0 and trial.kind not in (TrialKind.PILOT, TrialKind.SEED)
         is_pilot = trial.number == 0 or trial.kind is TrialKind.PILOT
         races_to_target = goal.target is not None and not is_pilot
+        # A training of a planned length ends by itself.
+        may_go_on = races_to_target and LENGTH not in self.space.knobs
         learns_on = trial.number == 0 and self.space.budget.until_learnt
         return replace(
             order,
             ends=replace(
                 order.ends,
-                samples=self.space.samples(trial.config) * (TIMES_TO_TARGET if races_to_target else 1),
+                samples=self.space.samples(trial.config) * (TIMES_TO_TARGET if may_go_on else 1),
                 target=goal.aim if races_to_target else None,
                 until_learnt=4 if learns_on else 0,  # evaluations, before a trial can count as having learnt
                 until_timed=objective.ends_once_timed(trial, goal),
@@ -198,6 +207,7 @@ class Setup:
             together=together,
             # If every turn starts a process, half an hour.
             most_s=racing.most_s(t.seconds for t in members) if together else 1800.0,
+            trials_s=max(t.seconds for t in members),
             stop_file=str(self.session.stop_file),
             identity=self.session.identity_of(trial),
         )
@@ -225,7 +235,9 @@ class Setup:
     def _race_room_bytes(self, members: Sequence[Trial]) -> int:
         """Returns the memory that the members share: of the GPU, less their contexts, or of the host."""
         if self.hardware.free_device_bytes is None:
-            return self.hardware.host_memory_bytes  # a limit holds for each trial by itself
+            # A limit holds for each trial by itself. Other programs have their memory; no trial runs beside.
+            free_bytes = math.inf if self.session.cluster else psutil.virtual_memory().available
+            return int(min(self.hardware.host_memory_bytes, free_bytes))
         contexts_bytes = sum(trial.measurement.context_bytes or self.context_bytes for trial in members)
         return max(0, self.hardware.free_device_bytes - contexts_bytes)
 

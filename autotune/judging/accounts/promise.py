@@ -18,6 +18,7 @@ from autotune.judging.decisions import objective
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves, estimates
 from autotune.judging.measurement.estimates import Figure
+from autotune.space import lengths
 from autotune.space.sections import Objective
 
 SLACK = 0.05  # relative: a healthy machine differs as much from day to day
@@ -62,6 +63,8 @@ def promised(trial: Trial, history: History, session: str) -> Promise:
     quality_counts = quality is not None and not goal.takes_any_quality
     noise = history.noise
     needed = max(history.to_target.runs(trial) if quality_counts else (), default=None)  # by the slowest
+    # A miniature ends its schedule where the whole training is in the middle of its own.
+    quality_counts &= needed is not None or lengths.miniature(history.space) is None
     length = history.length(trial)
     return Promise(
         session=session,

@@ -184,6 +184,8 @@ def _claim_quality(so_far: Claim, runs: _Runs, history: History) -> Claim:
         why_not = f"its {goal.quality} cannot be compared" if runs.are_all else None
         return replace(so_far, holds=True) if runs.ours and is_same else replace(so_far, why_not=why_not)
     so_far = replace(so_far, kept=kept)
+    if noise is None and not runs.are_all:  # a single run of each would show no loss, however large
+        return so_far
     a, b = goal.turned(kept.quality), goal.turned(kept.reference)
     share = quality.format_share(kept.share, goal, kept.gain)
     figures = f"{a:.4f} instead of {b:.4f} ({share})"

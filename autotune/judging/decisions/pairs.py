@@ -39,6 +39,11 @@ class PairedVerdict:
     factor: Figure | None = None  # the change takes 1/`factor` of the time
     kept: KeptQuality | None = None
 
+    @property
+    def is_as_good(self) -> bool:
+        """True if it is confirmed that the quality is kept, which may not have been asked for."""
+        return bool(self.confirmed and self.kept and self.kept.answer is QualityAnswer.KEPT)
+
 
 def judge(
     before: Sequence[TrainingRun], after: Sequence[TrainingRun], goal: Objective, most: int
@@ -62,7 +67,9 @@ def judge(
     reference = statistics.fmean(quality.qualities(theirs))
     keep = objective.least_share(goal, reference, start)
     noise = quality.noise([ours, theirs])
-    kept = quality.compare(ours, theirs, keep, noise, start=start, level=level)
+    kept = None
+    if not goal.takes_any_quality:
+        kept = quality.compare(ours, theirs, keep, noise, start=start, level=level)
     is_same = goal.takes_any_quality or (kept is not None and kept.answer is QualityAnswer.KEPT)
     if factor.is_below(_WORTH):
         return PairedVerdict(False, "it is not faster", factor, kept)

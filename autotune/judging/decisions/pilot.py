@@ -142,7 +142,10 @@ def _settled_space(asked: History) -> Space:
     may_end_anywhere = schedule is not None and not schedule.falls
     if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
         target = goal.turned(objective.least(goal, judged.quality, asked.start))
-        return space.revised(objective={"target": float(f"{target:.4g}")})
+        if all(
+            len(run.measurement.curve) > 1 for run in asked.runs_of(0)
+        ):  # one never shows when it is reached
+            return space.revised(objective={"target": float(f"{target:.4g}")})
     return space
 
 

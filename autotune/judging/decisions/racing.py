@@ -31,9 +31,12 @@ def most_s(trials_s: Iterable[float]) -> float:
     return min(_MOST_S, max(_LEAST_S, _TRIALS * max(trials_s, default=0.0)))
 
 
-def is_late(taken_s: float, most_s: float, rounds: int) -> bool:
-    """Returns True if a race of `most_s` is over: with slow steps, its fewest rounds may take it longer."""
-    return taken_s >= (most_s if rounds >= _FEWEST_ROUNDS else _LONGER * most_s)
+def is_late(taken_s: float, most_s: float, rounds: int, trials_s: float) -> bool:
+    """Returns True if a race of `most_s` is over: with slow steps, its fewest rounds may take it longer.
+
+    They may take some times as long as the longest of its members' trials, `trials_s`.
+    """
+    return taken_s >= (most_s if rounds >= _FEWEST_ROUNDS else max(_LONGER * most_s, _TRIALS * trials_s))
 
 
 def turn_s(start_s: float, members: int, most_s: float) -> float:

@@ -8,7 +8,7 @@ from functools import partial
 from autotune.core.measurement import Evaluation, Measurement, Metric, Throughput
 from autotune.core.settings import Config, Key, settings_key
 from autotune.core.trial import Outcome, Status, StoppedFor, Trial
-from autotune.judging.decisions import planning, replanning
+from autotune.judging.decisions import confirm, planning, replanning
 from autotune.judging.decisions.history import History
 from autotune.judging.measurement import curves
 
@@ -80,10 +80,15 @@ def threshold(history: History) -> Threshold:
 
 
 def _fastest(history: History, *, is_free: bool) -> Rival | None:
-    """Returns the fastest trial that keeps the quality beyond noise; the fastest of all if `is_free`."""
+    """Returns the fastest trial that keeps the quality beyond noise; the fastest of all if `is_free`.
+
+    A trial that did not hold when it was measured again does not count.
+    """
+    refuted = {trial.number for trial, _ in confirm.refuted(history)}
     least = history.least_quality or 0.0
     least += curves.gain(least, history.start) * (history.noise or 0.0)
-    keeping = (t for t in history.ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
+    ranked = (trial for trial in history.ranked if trial.number not in refuted)
+    keeping = (t for t in ranked if is_free or t.number == 0 or (t.quality or 0.0) >= least)
     return next((_rival(trial, history) for trial in keeping), None)
 
 

@@ -75,8 +75,9 @@ class TrialLog:
         whole = []
         for run in self.runs_of(trial.original):
             measured, every = run.measurement, self.space.samples_per_evaluation(run.config)
-            # The `seconds` of an interrupted run begin with its last start.
-            if measured.shared or run.seconds < max((p.seconds for p in measured.curve), default=0.0):
+            # A resumed run has started more than once; of one that was only recovered, no start is known.
+            trained_s = max((p.seconds for p in measured.curve), default=-1.0)
+            if measured.shared or measured.resumed or run.seconds <= trained_s:
                 continue
             missing = 0.0 if every is None else self.space.samples(run.config) / every - len(measured.curve)
             whole.append(run.seconds + max(0.0, missing) * (measured.outside.evaluation_s or 0.0))

@@ -139,6 +139,7 @@ def samples_to_reach(curve: Curve, target: float) -> float | None:
 def has_learnt(curve: Curve, fewest: int) -> bool:
     """Returns True if the last two of at least `fewest` evaluations are clearly above chance."""
     return len(curve) >= max(fewest, _EVALUATIONS_IN_A_ROW) and all(
-        not p.collapsed and (not p.chance or share(p.quality, p.chance) >= _CLEARLY)
+        not p.collapsed
+        and (p.chance is None or (share(p.quality, p.chance) >= _CLEARLY if p.chance else p.quality > 0))
         for p in curve[-_EVALUATIONS_IN_A_ROW:]
     )

@@ -53,10 +53,11 @@ def around(value: float, half: float | None, lowest: float = -math.inf) -> Figur
 
 
 def mean(values: Sequence[float]) -> Figure | None:
-    """Returns the mean of independent `values`; with its 95% interval, if there are two different ones."""
+    """Returns the mean of independent `values`; with its 95% interval, if they differ and all are finite."""
     if not values:
         return None
-    return around(statistics.fmean(values), half_interval(values) if len(set(values)) > 1 else None)
+    is_known = len(set(values)) > 1 and all(map(math.isfinite, values))
+    return around(statistics.fmean(values), half_interval(values) if is_known else None)
 
 
 def throughput_figure(throughput: Throughput | None) -> Figure | None:

@@ -66,11 +66,13 @@ class Stamp:
 def counted_steps(stamps: Sequence[Stamp], begun_s: float, ended_s: float, ready: int) -> list[MeasuredStep]:
     """Returns the complete steps in a time span that directly follow another step."""
     within = [stamp for stamp in stamps if begun_s <= stamp.at_s <= ended_s]
-    steps = [
-        MeasuredStep(b.at_s - a.at_s, b.samples - a.samples)
-        for a, b in itertools.pairwise(within)
-        if a.is_step and b.is_step and b.samples > a.samples
-    ]
+    # A report within a step, without new samples, ends none; where there are such, the first may be one.
+    ends = [b for a, b in itertools.pairwise(within) if b.samples > a.samples or not b.is_step]
+    within = within if len(ends) == len(within) - 1 else ends
+    pairs = [(a, b) for a, b in itertools.pairwise(within) if b.is_step and b.samples > a.samples]
+    # If an evaluation follows every step, a step begins at its end.
+    direct = [(a, b) for a, b in pairs if a.is_step] or (pairs if len(pairs) > 1 else [])
+    steps = [MeasuredStep(b.at_s - a.at_s, b.samples - a.samples) for a, b in direct]
     return steps[min(ready, len(steps) // 2) :]  # without those on prefetched batches, at most half
 
 
@@ -106,6 +108,7 @@ class Meter:
     def __init__(self, prefetched: int, training_s: float = 0.0) -> None:
         self._prefetched = prefetched
         self._steady = _StepLog()
+        self._first = _StepLog()  # the first step after each evaluation
         self._opening: list[MeasuredStep] = []  # since the last break, until it is known which count
         self._warm_up = 0  # how many of them to drop, at most half
         self._recent: deque[MeasuredStep] = deque(maxlen=_RECENT_STEPS)
@@ -126,6 +129,9 @@ class Meter:
         """Begins again after a break: the next `warm_up` steps do not count."""
         for step in self._opened():
             self._steady.add(step)
+        if self._warm_up <= self._prefetched + _STEPS_TO_GO_ON:  # after an evaluation
+            for step in self._opening[:1]:
+                self._first.add(step)
         self._opening, self._warm_up = [], warm_up
 
     def add(
@@ -144,6 +150,9 @@ class Meter:
         the next record that is not queued counts them too.
         """
         is_break = evaluation or compiling
+        is_within = self._last_s is not None and samples == self._last_samples and self._evaluated is None
+        if is_within and not (is_break or queued):  # a report within a step, whose time is the step's
+            return
         if self._seen_s is not None and samples > self._last_samples and not evaluation:
             self.training_s += at_s - self._seen_s
         self._seen_s = at_s
@@ -181,8 +190,11 @@ class Meter:
         return statistics.median(steps_s) if steps_s else None
 
     def throughput(self) -> Throughput | None:
-        """Returns the steady-state throughput so far; None before the first step after the warm-up."""
-        return throughput([*self._steady.steps, *self._opened()])
+        """Returns the steady-state throughput so far; None before the first step after the warm-up.
+
+        If an evaluation follows every step, it is that of the first steps after them.
+        """
+        return throughput([*self._steady.steps, *self._opened()] or self._first.steps)
 
     def _opened(self) -> Sequence[MeasuredStep]:
         """Returns the steps since the last break that already count."""

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -57,10 +58,13 @@ def test_out_of_time_counts_the_trials(make_trial):
     again = make_trial(1, 1, 1, repeat=Repeat(0, 0))
     trials = [make_trial(0, 1, 1), again, make_trial(2, failure="oom")]
     running = replace(make_trial(3), outcome=None)
-    assert view.out_of_time([*trials, running], 40) == "Out of time after 2 of 40 trials."
-    assert view.out_of_time(trials[:1], 40) == "Out of time after 1 of 40 trials."
-    assert view.out_of_time(trials[:1], 1) == "Out of time after 1 trial, before the winner was confirmed."
-    assert view.out_of_time([running], 40) == "Out of time before any trial ended."
+    out_of_time = partial(view.out_of_time, is_confirmed=False)
+    assert out_of_time([*trials, running], 40) == "Out of time after 2 of 40 trials."
+    assert out_of_time(trials[:1], 40) == "Out of time after 1 of 40 trials."
+    assert out_of_time(trials[:1], 1) == "Out of time after 1 trial, before the winner was confirmed."
+    assert out_of_time([running], 40) == "Out of time before any trial ended."
+    ended = view.out_of_time(trials[:1], 1, is_confirmed=True)
+    assert ended == "Out of time after 1 trial, after the winner was confirmed."
 
 
 @pytest.fixture

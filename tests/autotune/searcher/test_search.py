@@ -663,6 +663,14 @@ def test_a_killed_attempt_is_resumed_and_the_search_continues(begin):
     assert search.next() == trial
 
 
+def test_a_trials_seconds_are_those_of_all_its_attempts(begin, clock):
+    search, _ = begin()
+    search.next()
+    clock.now += 5.0  # the end of a trial that began long before this run of the search
+    search.progress(replace(report(0), elapsed_s=3600.0))
+    assert search.history.trials[0].seconds == 3600.0
+
+
 def test_an_abort_blames_no_trial(begin):
     search, _ = begin()
     trial = search.next()

@@ -81,6 +81,12 @@ def test_a_command_that_diverges_is_refused(directory, capsys, at):
     assert found["why_not"] == "its val_loss is not a number"
 
 
+def test_the_direction_of_a_named_score_is_asked_for_before_the_first_training(directory, capsys):
+    with pytest.raises(InputError, match=r"^--score goodness: say whether higher is better"):
+        judge.judge([*line(FAST), "--vs", *line(FAST)], asked(score="goodness"))
+    assert "trains" not in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_it_continues_from_its_earlier_trainings(directory, capsys):
     words = [*line(SLOW, "--noise", "1"), "--vs", *line(FAST, "--noise", "1")]  # too noisy to be decided

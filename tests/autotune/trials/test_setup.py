@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from autotune.core.measurement import Measurement, Outside, Throughput
@@ -148,6 +150,18 @@ def test_the_limit_of_a_trial_is_its_devices_or_else_the_hosts(setup_of, space):
     assert limit(WITHOUT, cpus_per_trial=1) == 8 * GIB
 
 
+def test_a_shorter_training_has_fewer_samples(space, planned):
+    def samples(of, **changes):
+        training = TrainingSetup(of, Workload("a:fit"), WITHOUT, Options(gpus_per_trial=0))
+        return training.training_samples({**of.baseline_config, **changes})
+
+    whole = planned.revised(training={"samples": 40_000})
+    half = planned.budget.samples_per_trial // 2
+    assert (samples(whole), samples(whole, length=half)) == (40_000, 20_000)
+    assert samples(space.revised(training={"samples": 40_000})) == 40_000
+    assert samples(space) is None
+
+
 def test_a_whole_training_has_no_limits_but_the_time_to_close(tmp_path, space):
     options = Options(memory_limit_bytes=GIB, gpus_per_trial=1.0)
     known = space.model_copy(update={"training": WholeTraining(samples=5000)})
@@ -248,9 +262,13 @@ def test_members_that_are_on_one_gpu_at_once_cannot_take_each_others_memory(race
     assert [one.order.limits.allocator_bytes for one in apart.members] == [None, int(0.85 * 8 * GIB)]
 
 
-def test_without_a_gpu_the_members_of_a_race_share_the_hosts_memory(together):
+def test_without_a_gpu_the_members_of_a_race_share_what_is_free_of_the_hosts_memory(together, monkeypatch):
+    host = SimpleNamespace(available=32 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: host)
     assert together(7 * GIB, 7 * GIB, hardware=WITHOUT)
     assert not together(8 * GIB, 7 * GIB, hardware=WITHOUT)
+    host.available = 12 * GIB
+    assert not together(7 * GIB, 7 * GIB, hardware=WITHOUT)
 
 
 def test_a_race_with_a_start_before_every_turn_may_take_longer(raced, space):
@@ -273,6 +291,12 @@ def test_a_race_to_a_target_has_more_samples_and_ends_there(ordered):
     assert ordered(objective={"select": "same-quality"})[0].ends.target is None, (
         "whole trainings are compared"
     )
+
+
+def test_a_training_of_a_planned_length_does_not_go_on_to_a_target(setup_of, planned):
+    setup = setup_of(planned.revised(objective=TO_TARGET))
+    ends = setup.order(Trial(3, planned.baseline_config)).ends
+    assert (ends.samples, ends.target) == (20_000, 0.2)
 
 
 def test_only_an_open_ended_baseline_ends_when_it_has_learnt(ordered):

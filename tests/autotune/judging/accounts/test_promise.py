@@ -113,6 +113,14 @@ def test_a_target_is_promised_by_the_slowest_run(make_trial, space):
         assert quality.answer is PromiseAnswer.HELD
 
 
+def test_a_miniature_promises_no_quality_of_the_whole_training(make_trial, planned):
+    """There, after as many samples, the learning rate has only begun to fall."""
+    trial = make_trial(0, 5, curve=[0.1, 0.3], **planned.baseline_config)
+    whole, miniature = (planned.revised(training={"samples": samples}) for samples in (20_000, 40_000))
+    assert promise.promised(trial, History([trial], whole), "s").least is not None
+    assert promise.promised(trial, History([trial], miniature), "s").least is None
+
+
 def test_a_target_reached_early_holds():
     promised = replace(PROMISED, samples=450, quality=0.2, least=0.2, scatter=0.01, has_target=True)
 

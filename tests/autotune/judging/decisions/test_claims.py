@@ -203,6 +203,19 @@ def test_of_the_same_training_one_seed_without_a_certain_loss_is_enough(raced, s
     assert lost.why_not.startswith("worse bleu_4, ")
 
 
+def test_of_the_same_training_single_runs_show_no_quality(raced, space):
+    space = space.revised(objective={"select": "same-training"})
+    failed = Outcome(Status.FAILED, Failure.ERROR, "as made")
+
+    def claim(*qualities):
+        first, noise, *rest = training_alike(raced(*qualities), space)
+        return claims.claim(2, History([first, replace(noise, outcome=failed), *rest], space))
+
+    assert not claim(0.1).is_done, "a second seed shows how far seeds differ"
+    assert claim(0.1, 0.101).why_not.startswith("worse bleu_4, ")
+    assert claim(0.2, 0.201).holds
+
+
 def test_rounding_may_cost_quality_unless_that_is_allowed(raced, space):
     trials = [
         replace(t, config={**t.config, "precision": "bf16"}) for t in training_alike(raced(0.19), space)

@@ -51,6 +51,13 @@ def test_a_training_that_ends_in_nan_is_refused_at_once():
     assert (verdict.confirmed, verdict.why_not) == (False, "A's val_loss is not a number")
 
 
+def test_if_any_quality_will_do_it_is_not_called_as_good():
+    after = trained((50.0, 1.7), (50.5, 1.701), (49.8, 1.699))
+    verdict = pairs.judge(BEFORE, after, Objective(minimize="val_loss", keep=0.0), MOST)
+    assert (verdict.confirmed, verdict.is_as_good) == (True, False)
+    assert pairs.judge(BEFORE, trained((50.0, 1.499), (50.5, 1.500), (49.8, 1.501)), LOSS, MOST).is_as_good
+
+
 def test_a_higher_score_may_be_the_better_one():
     goal = Objective(quality="accuracy")
     before = [TrainingRun(100.0 + n, (0.1, 0.9 + n / 1000)) for n in range(3)]

@@ -165,6 +165,12 @@ def test_a_constant_learning_rate_sets_a_target(runs, planned, space):
     assert pilot.describe(History(constant, space)).endswith("The first configuration to reach 0.1919 wins.")
     given = asked(space, target=0.3)
     assert pilot.settled(History(constant, given)).space.objective.target == 0.3
+    single = [
+        replace(t, measurement=replace(t.measurement, curve=t.measurement.curve[-1:])) for t in constant
+    ]
+    assert pilot.settled(History(single, space)).space.objective.target is None, (
+        "when it is reached is unseen"
+    )
     for schedule in (None, Schedule(1e-3, 1e-4, 400)):
         history = History(scheduled(schedule), space)
         assert pilot.settled(history).space.objective.target is None

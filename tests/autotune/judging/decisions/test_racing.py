@@ -63,10 +63,12 @@ def rounds(slices):
 
 
 def test_with_slow_steps_a_race_goes_on_until_an_interval_is_known():
-    assert not racing.is_late(399, 400, 20)
-    assert racing.is_late(400, 400, 12)
-    assert not racing.is_late(400, 400, 11)
-    assert racing.is_late(1200, 400, 11)
+    assert not racing.is_late(399, 400, 20, 100)
+    assert racing.is_late(400, 400, 12, 1000)
+    assert not racing.is_late(400, 400, 11, 100)
+    assert racing.is_late(1200, 400, 11, 100)
+    assert not racing.is_late(1200, 400, 11, 1000), "long trials have time for slow steps"
+    assert racing.is_late(4000, 400, 11, 1000)
 
 
 def test_a_ratio_uses_the_rounds_that_both_were_in():

@@ -12,7 +12,7 @@ from autotune.judging.decisions import stopping
 from autotune.judging.decisions.history import History
 from autotune.judging.decisions.stopping import Rival, Threshold, verdict
 from autotune.space.sections import Objective
-from tests.autotune.conftest import curve_of
+from tests.autotune.conftest import curve_of, slices_of
 
 BASELINE = curve_of([0.1, 0.2, 0.3, 0.4])
 WHOLE = 400
@@ -212,6 +212,13 @@ def test_the_rival_is_the_best_eligible_trial_by_its_lower_end(make_trial, space
     poor = make_trial(2, 90, 0.1, half_width=1, micro_batch_size=64)
     failed = make_trial(3, failure="oom", micro_batch_size=128)
     assert rivals(stopping.threshold(History([baseline, fast, poor, failed], space))) == [(1, 35)]
+
+
+def test_a_trial_that_did_not_hold_is_no_rival(make_trial, space):
+    baseline, fast = make_trial(0, 10, 0.2, half_width=1), make_trial(1, 40, 0.2, half_width=5, x=1)
+    race = make_trial(2, race=(0, 1), slices=slices_of({1: 0.9}, apart=0.02))
+    assert rivals(stopping.threshold(History([baseline, fast], space))) == [(1, 35)]
+    assert rivals(stopping.threshold(History([baseline, fast, race], space))) == [(0, 9)]
 
 
 def test_a_trial_that_barely_keeps_the_quality_is_no_rival(make_trial, space):

@@ -157,6 +157,8 @@ def test_higher_targets_are_reached_later():
         ([0.0, 0.0, 0.116, 0.116], {"chance": 0.1}, True),
         ([0.2, 0.2, 0.2, 0.2], {"chance": 0.1, "collapsed": True}, False),
         ([0.2, 0.2, 0.2, 0.2], {}, True),
+        ([0.0, 0.0, 0.1, 0.1], {"chance": 0.0}, True),
+        ([0.0, 0.0, 0.0, 0.0], {"chance": 0.0}, False),
         ([-1.0, -1.0, -1.6, -1.6], {"chance": -2.0}, True),
         ([-1.0, -1.0, -1.9, -1.9], {"chance": -2.0}, False),
     ],

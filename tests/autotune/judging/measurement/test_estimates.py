@@ -121,5 +121,7 @@ def test_products_and_ratios_combine_both_intervals():
 def test_identical_values_have_no_interval():
     assert estimates.mean([]) is None
     assert estimates.mean([0.2, 0.2]) == Figure(0.2)
+    diverged = estimates.mean([0.1, math.nan])
+    assert (math.isnan(diverged.value), diverged.low, diverged.high) == (True, None, None)
     found = estimates.mean([0.1, 0.3])
     assert (found.value, found.high - found.value) == pytest.approx((0.2, 12.7062 * 0.1), 1e-4)

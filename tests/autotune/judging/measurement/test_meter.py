@@ -54,6 +54,18 @@ def test_the_checkpoint_after_an_evaluation_does_not_count():
     assert meter.throughput().samples_per_s == pytest.approx(80)
 
 
+@pytest.mark.parametrize("prefetched", [0, 4])
+def test_a_training_with_an_evaluation_after_every_step_has_a_figure(prefetched):
+    """As in the training of a graph, where one step is an epoch; the first step is a slow start."""
+    meter = Meter(prefetched)
+    at_s, samples = 0.0, 0
+    for seconds in [9.0, *[0.1] * 40]:
+        at_s, samples = feed(meter, [seconds], start_s=at_s, first=samples)
+        at_s += 5
+        meter.add(at_s, samples, evaluation=True)
+    assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
 def test_the_time_between_two_processes_does_not_count():
     meter = Meter(prefetched=0)
     _, samples = feed(meter, [0.1] * 40)
@@ -80,6 +92,18 @@ def test_samples_that_repeat_or_go_back_are_no_steps():
     feed(meter, [0.1] * 20)
     meter.add(100.0, 8, evaluation=False)
     assert meter.throughput().samples_per_s == pytest.approx(80)
+
+
+def test_reports_within_a_step_are_a_part_of_it():
+    """As from a script that logs every micro-batch, and counts samples when they are accumulated."""
+    meter, yielded = Meter(prefetched=0), []
+    for n in range(1, 80):
+        meter.add(0.1 * n, n // 4 * 8, evaluation=False)
+        yielded.append(Stamp(0.1 * n, n // 4 * 8, is_step=True))
+    assert meter.throughput().samples_per_s == pytest.approx(20)
+    assert meter.training_s == pytest.approx(7.6 - 0.1)
+    steps = counted_steps(yielded, 0.0, 9.0, ready=0)
+    assert {round(step.samples / step.seconds) for step in steps} == {20}
 
 
 def test_too_few_steps_have_no_interval():
@@ -175,6 +199,11 @@ def test_only_whole_steps_within_the_time_are_counted():
 def test_steps_next_to_an_evaluation_are_not_counted():
     yielded = stamps(0.0, 1.0, 5.0, 9.0, 10.0, evaluations=(5.0,))
     assert counted_steps(yielded, 0.0, 10.0, ready=0) == [MeasuredStep(1.0, 8), MeasuredStep(1.0, 8)]
+
+
+def test_steps_that_only_follow_evaluations_are_counted_from_their_ends():
+    yielded = stamps(2.0, 2.5, 4.0, 4.5, 6.0, 6.5, evaluations=(2.5, 4.5, 6.5))
+    assert counted_steps(yielded, 0.0, 9.0, ready=0) == [MeasuredStep(1.5, 8), MeasuredStep(1.5, 8)]
 
 
 def test_at_most_half_of_the_steps_are_left_out_as_prefetched():
