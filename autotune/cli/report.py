@@ -19,7 +19,7 @@ def report(session: Path, form: str, output: Path | None, samples: int, prices: 
     if output == _STDOUT:
         files.write_to_stdout(text)
     else:
-        print(printable(reporting.write(output or file, text)))
+        print(printable(reporting.write(output or file, text, is_ours=output is None)))
     return 0
 
 

@@ -25,10 +25,15 @@ def _without_waiting(path: str, flags: int) -> int:
     return descriptor
 
 
-def write(file: Path, text: str) -> None:
-    """Writes `text` to `file`; raises InputError if that cannot be done, as for a pipe without a reader."""
+def write(file: Path, text: str, *, is_ours: bool = False) -> None:
+    """Writes `text` to `file`; raises InputError if that cannot be done, as for a pipe without a reader.
+
+    A link or pipe that somebody has put in place of a file of `ours` is replaced.
+    """
     try:
-        if file.exists() and not file.is_file():  # a pipe or a terminal
+        if is_ours:
+            write_whole(file, text)
+        elif file.exists() and not file.is_file():  # a pipe or a terminal
             with open(file, "w", encoding="utf-8", opener=_without_waiting) as stream:
                 stream.write(text)
         else:
@@ -50,7 +55,8 @@ def write_whole(file: Path, text: str) -> None:
     """Replaces `file` atomically and on disk; after a kill, a power cut or an OSError it is old or new."""
     temporary = file.with_name(f"{file.name}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
+        temporary.unlink(missing_ok=True)  # left by a kill; or a link or pipe that somebody has put there
+        with temporary.open("x", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())

@@ -18,6 +18,10 @@ def deliberate(error: BaseException) -> BaseException | None:
         return KeyboardInterrupt(str(error) or "interrupted")
     if isinstance(error, AutotuneError):
         return error
+    if isinstance(error, FileNotFoundError) and str(error.strerror).startswith("No usable temporary"):
+        return InputError(f"TMPDIR: must be a directory that can be written: {error.strerror}")
+    if failures.is_refused_a_process(error):
+        return InputError(f"{failures.TOO_MANY}: {error}; nothing is lost. Fix that, and run it again")
     if isinstance(error, OSError) and error.errno in _UNUSABLE:
         return InputError(f"{error.strerror}: {error.filename2 or error.filename}")
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's own

@@ -29,7 +29,8 @@ def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
     if not any(t.number == 0 and t.outcome for t in trials):
         return []
     try:
-        return [write(StoredSession(session).report_file, _page(read.read(session, SAMPLES, is_over=True)))]
+        page = _page(read.read(session, SAMPLES, is_over=True))
+        return [write(StoredSession(session).report_file, page, is_ours=True)]
     except Exception as error:
         fault = str(error) if isinstance(error, InputError) else failures.study_fault(error)
         if fault is None:
@@ -37,8 +38,9 @@ def conclude(session: Path, trials: Sequence[Trial]) -> list[str]:
         return [f"No report: {fault}"]  # the results are safe without it
 
 
-def write(file: Path, text: str) -> str:
-    files.write(file, text)
+def write(file: Path, text: str, *, is_ours: bool) -> str:
+    """Writes a report; `is_ours`: into the session's own file."""
+    files.write(file, text, is_ours=is_ours)
     return f"Report: {file}"
 
 

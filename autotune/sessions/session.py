@@ -117,7 +117,7 @@ class Session:
 
         text, usual = reporting.render(self.path, format)
         file = usual if output is None else Path(output)
-        reporting.write(file, text)
+        reporting.write(file, text, is_ours=output is None)
         return file
 
     def _repr_html_(self) -> str:

@@ -55,12 +55,12 @@ def hold_file(file: Path, what: str) -> Iterator[None]:
 
     Raises SessionBusyError if another process holds it, InputError if it cannot be locked.
     """
-    if file.exists() and not file.is_file():
+    if file.is_symlink() or (file.exists() and not file.is_file()):
         raise InputError(f"{what}: {file} must be a regular file, or absent: remove it")
     with ExitStack() as stack:
         is_in_place = False
         while not is_in_place:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
             stack.callback(os.close, descriptor)
             try:
                 _lock(descriptor, file, what)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from autotune.core import units
 from autotune.core.measurement import Evaluation
@@ -52,22 +52,37 @@ def lines_of(file: Path) -> Iterator[Any]:
                 yield json.loads(line)
 
 
-def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Returns the start of each attempt, in seconds since 1970, and its duration up to its last record."""
-    attempts: list[tuple[float, float]] = []
+class AttemptTimes(NamedTuple):
+    """When an attempt began, by the wall clock and by the machine's monotonic one, and its seconds."""
+
+    at_s: float
+    clock_s: float
+    seconds: float
+    node: str = ""
+
+    def overlaps(self, other: "AttemptTimes") -> bool:
+        """Returns False if either clock shows one before the other: a wall clock may have been set."""
+        starts = [(self.at_s, other.at_s)]
+        starts += [(self.clock_s, other.clock_s)] if self.node == other.node else []
+        return all(mine < its + other.seconds and its < mine + self.seconds for mine, its in starts)
+
+
+def attempts_of(records: Iterable[Mapping[str, Any]]) -> list[AttemptTimes]:
+    """Returns the times of each attempt, up to its last record."""
+    attempts: list[AttemptTimes] = []
     clock_s = 0.0
     for record in records:
         if is_mark(record):
             clock_s = record["clock_s"]
-            attempts.append((record["attempt"], 0.0))
+            attempts.append(AttemptTimes(record["attempt"], clock_s, 0.0, record.get("node", "")))
         elif attempts:
             clock_s += units.number(record.get(SUSPENDED)) or 0.0  # not part of the duration
-            attempts[-1] = (attempts[-1][0], record["at_s"] - clock_s)
+            attempts[-1] = attempts[-1]._replace(seconds=record["at_s"] - clock_s)
     return attempts
 
 
 def seconds_of(records: Iterable[Mapping[str, Any]]) -> float:
-    return sum((duration_s for _, duration_s in attempts_of(records)), 0.0)
+    return sum((attempt.seconds for attempt in attempts_of(records)), 0.0)
 
 
 def open_lines(file: Path) -> TextIO:

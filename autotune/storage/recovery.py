@@ -113,6 +113,6 @@ def _mark_shared(session: StoredSession, known: dict[int, Trial]) -> dict[int, T
     """Marks the trials that ran concurrently, by the times in their records, since verdicts do not tell."""
     attempts, marked = {n: attempts_of(read_records(session.trial_dir(n))) for n in known}, dict(known)
     for n, other in permutations(attempts, 2):
-        if any(a < b + b_s and b < a + a_s for a, a_s in attempts[n] for b, b_s in attempts[other]):
+        if any(one.overlaps(its) for one in attempts[n] for its in attempts[other]):
             marked[n] = replace(known[n], measurement=replace(known[n].measurement, shared=True))
     return marked

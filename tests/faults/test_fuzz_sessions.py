@@ -259,7 +259,7 @@ def make_endless(file):
 OWN = ["trial.json", "verdict.json", "records.jsonl", "slices.jsonl", "log"]
 FILES = [
     *("session.json", "space.yaml", "study.db", "study.db-wal", "study.db-journal", "lock"),
-    *("threshold.json", "stop", *(f"trials/0006/{file}" for file in OWN)),
+    *("threshold.json", "stop", "report.html", "report.html.tmp", *(f"trials/0006/{file}" for file in OWN)),
 ]
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autotune.core.errors import SessionBusyError
+from autotune.core.errors import InputError, SessionBusyError
 from autotune.storage import lock
 
 
@@ -112,3 +112,11 @@ def test_a_session_that_was_deleted_or_replaced_is_not_in_place(root):
         assert not held.is_in_place
         shutil.copytree(moved, root)
         assert not held.is_in_place
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(root, tmp_path):
+    (tmp_path / "other").write_text("the user's")
+    (root / "lock").symlink_to(tmp_path / "other")
+    with pytest.raises(InputError, match="lock must be a regular file, or absent"), hold(root):
+        pass
+    assert (tmp_path / "other").read_text() == "the user's"

@@ -16,6 +16,20 @@ def test_the_seconds_of_earlier_attempts_count_each_by_its_own_clock():
 
 
 @pytest.mark.parametrize(
+    ("other", "overlaps"),
+    [
+        ((130.0, 60.0, 50.0), True),
+        ((150.0, 80.0, 50.0), False),
+        ((110.0, 80.0, 50.0), False),  # the wall clock was set back
+        ((950.0, 40.0, 50.0), False),  # the machine was restarted
+    ],
+)
+def test_attempts_overlap_if_they_do_by_both_clocks(other, overlaps):
+    first, second = records.AttemptTimes(100.0, 30.0, 50.0), records.AttemptTimes(*other)
+    assert first.overlaps(second) == second.overlaps(first) == overlaps
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         (None, '{"b": 2}\n'),
