@@ -97,7 +97,7 @@ for epoch in range(1, 4):
     for _ in range(4):
         print("step")
     print(f"\\repoch {epoch} acc 0.{epoch}", end="")
-    time.sleep(1.5)
+    time.sleep(4)  # a busy machine may notice the silence late
 """
     found = figures(command(text, **STEPS).fit(BATCH, workdir))
     assert [(r["samples"], r["acc"]) for r in found if "acc" in r] == [(32, 0.1), (64, 0.2), (96, 0.3)]
