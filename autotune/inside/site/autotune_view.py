@@ -12,9 +12,8 @@ from typing import Any
 import autotune_wire
 from autotune_imports import After, replace
 
-_CHANGES = frozenset(
-    {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.rmtree"}
-)  # Python's audit events
+# Python's audit events of changes to a directory.
+_CHANGES = frozenset({"os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.rmtree"})
 _OTHERS = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"})
 _MOST_ENTRIES = 50_000  # of a linked directory; a larger one, of data, stays a link
 _refused: set[str] = set()  # links that stay
