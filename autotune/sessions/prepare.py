@@ -87,6 +87,7 @@ def settings(
     if baseline is not None:
         given |= settings_file(baseline, "--baseline")
     options: dict[str, Setting] = {} if data is None else {"data": str(data)}
+    secrecy.refuse_secrets(options, "command line")
     options |= {"skip_bad_samples": True} if skip_bad_samples else {}
     known = {*space.baseline, *map(space.naming.name, given)}
     for name in options:

@@ -506,6 +506,17 @@ def test_the_value_of_a_secret_variable_in_an_option_is_refused(search, monkeypa
     assert key not in said
 
 
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_a_data_sets_path_is_checked_by_every_command_that_takes_one(tmp_path, capsys, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    key = made_up("word")
+    monkeypatch.setenv("PLANTED_PASS", key)
+    assert cli.main([command, "cpu", "--data", f"/x/{key}"]) == 2
+    said = capsys.readouterr().err
+    assert "PLANTED_PASS" in said
+    assert key not in said
+
+
 def test_a_number_that_is_a_secret_variables_value_is_refused(search, monkeypatch):
     monkeypatch.setenv("PLANTED_PASS", "8675309123")
     Path("mine.yaml").write_text("port: 8675309123")
