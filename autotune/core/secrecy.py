@@ -145,8 +145,8 @@ def hider(environment: Mapping[str, str]) -> Callable[[str], str]:
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yields the name of every variable that holds a secret, with the secret part of its value."""
     for name, value in environment.items():
-        is_secret = any(form.fullmatch(value) for _, form in _forms(name)) and not _PATH.fullmatch(value)
-        is_secret &= name != "PWD"
+        is_open = name == "PWD" or _PATH.fullmatch(value) is not None
+        is_secret = not is_open and any(form.fullmatch(value) for _, form in _forms(name))
         parts = [*((value, *value.splitlines()) if is_secret else ()), *_in_text(value)]
         yield from ((name, part) for part in parts if len(part) >= _SHORTEST)
 

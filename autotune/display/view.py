@@ -279,9 +279,8 @@ def final_qualities(claim: Claim, history: History) -> str:
     goal, trials = history.space.objective, (history.trial(claim.number), history.trial(0))
     ours, theirs = (words.score(qualities.figure_in_users_sign(history.quality(t), goal)) for t in trials)
     baseline = len(history.runs_of(0))
-    runs = f"{claim.seeds} and {baseline} seeds"
-    if claim.seeds == baseline:
-        runs = f"{words.plural(baseline, 'seed')} each"
+    each = f"{words.plural(baseline, 'seed')} each"
+    runs = each if claim.seeds == baseline else f"{claim.seeds} and {baseline} seeds"
     answer = "not worse than " if claim.answer is qualities.QualityAnswer.KEPT else ""
     share = lengths.miniature(history.space)
     final = f"In trials of {words.share(share)} of the training, final" if share else "Final"

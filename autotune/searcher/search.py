@@ -74,12 +74,11 @@ class Search:
                 interrupted.append(trial)
             else:
                 measurement = replace(verdict[1], shared=trial.measurement.shared)
-                known_s = (
-                    [p.seconds for p in measurement.curve],
-                    [turn.seconds for turn in measurement.slices],
-                )
-                seconds = max([0.0, *known_s[0], sum(known_s[1])])
-                self._record(replace(trial, outcome=verdict[0], measurement=measurement, seconds=seconds))
+                trained_s = max((evaluation.seconds for evaluation in measurement.curve), default=0.0)
+                known_s = trained_s + sum(
+                    turn.seconds for turn in measurement.slices
+                )  # only a race has turns
+                self._record(replace(trial, outcome=verdict[0], measurement=measurement, seconds=known_s))
         return interrupted
 
     @property

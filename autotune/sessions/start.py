@@ -43,8 +43,10 @@ def search(asked: SearchRequest) -> int:
     """Creates a session and runs it; creates nothing if an option is invalid."""
     root = asked.session or default_session()
     require_utf8(root)
-    words = {f"--{name.replace('_', '-')}": value for name, value in vars(asked).items()}
-    secrecy.refuse_secrets({name: words[name] for name in words.keys() - _CHECKED_LATER}, "command line")
+    asked_by = {f"--{name.replace('_', '-')}": value for name, value in vars(asked).items()}
+    secrecy.refuse_secrets(
+        {name: asked_by[name] for name in asked_by.keys() - _CHECKED_LATER}, "command line"
+    )
     check_wandb(asked.wandb)
     here = hardware(asked.address, asked.gpus_per_trial, asked.device_type)
     found = here.hardware

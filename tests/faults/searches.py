@@ -15,6 +15,13 @@ from autotune.storage.store import StoredSession
 from tests.forked import COMMAND, Forked
 
 HERE = Path(__file__).parent
+SLOW = """
+workload: trivial:slow
+baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
+knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
+objective: {select: pareto}
+budget: {trials: 3, samples_per_trial: 400, repeats: 0}
+"""
 
 
 @dataclass

@@ -12,7 +12,7 @@ import pytest
 
 from tests.endings import ENDED
 
-from .searches import HERE, Place, wait_for
+from .searches import HERE, SLOW, Place, wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,13 +20,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 
-SPACE = """
-workload: trivial:slow
-baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
-knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
-objective: {select: pareto}
-budget: {trials: 3, samples_per_trial: 400, repeats: 0}
-"""
 DAY_S = 86_400
 NOW = "import time; print(time.time())"
 
@@ -48,7 +41,7 @@ def clock(tmp_path):
 def test_a_search_survives_a_clock_that_is_set(clock, tmp_path):
     ahead, environment = clock
     (directory := tmp_path / "place").mkdir()
-    (directory / "space.yaml").write_text(SPACE)
+    (directory / "space.yaml").write_text(SLOW)
     path = os.pathsep.join([str(HERE), str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": path, "TEST_PLACE": str(directory), "WANDB_MODE": "offline"}
 

@@ -19,7 +19,7 @@ from autotune.trials.fork_server import ForkServer
 from autotune.trials.order import Ends, Order, TrialLimits
 from tests.endings import ENDED
 
-from .searches import HERE, Place, driver, end, wait_for
+from .searches import HERE, SLOW, Place, driver, end, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,6 @@ baseline: {hang: none, learning_rate: 1e-3}
 knobs: {hang: {choice: [none, stopped, in a worker]}}
 objective: {select: pareto}
 budget: {trials: 3, samples_per_trial: 16, repeats: 0}
-"""
-SLOW = """
-workload: trivial:slow
-baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
-knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
-objective: {select: pareto}
-budget: {trials: 3, samples_per_trial: 400, repeats: 0}
 """
 STOPPED_S = 7.0  # longer than the tests' limit for a hang
 

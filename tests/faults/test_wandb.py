@@ -11,19 +11,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.endings import ENDED
 
 from ..autotune.trackers.wandb_files import read_runs  # noqa: TID252 - the root need not be on the path
-from .searches import Place, end, wait_for
+from .searches import SLOW, Place, end, wait_for
 from .wandb_server import serving
 
 pytestmark = pytest.mark.slow
 
 KEY = "0123456789" * 4
-SPACE = """
-workload: trivial:slow
-baseline: {hang: none, learning_rate: 1e-3, step_s: 0.04}
-knobs: {learning_rate: {loguniform: [1e-4, 1e-2]}}
-objective: {select: pareto}
-budget: {trials: 3, samples_per_trial: 400, repeats: 0}
-"""
 IMPATIENT = (
     "from autotune.trackers import tracking, wandb; tracking.Trackers.drain_s = wandb._INIT_TIMEOUT_S = 10.0"
 )
@@ -41,7 +34,7 @@ def whole(runs):
 
 
 def test_a_search_and_its_runs_continue_if_wandbs_service_is_killed(place):
-    process = place.search(SPACE, "--wandb", "offline")
+    process = place.search(SLOW, "--wandb", "offline")
     wait_for(lambda: len(place.records(1)) > 20 and place.left("wandb-core"))
     [service] = place.left("wandb-core")
     service.kill()
@@ -60,7 +53,7 @@ def test_a_search_and_its_runs_continue_if_wandbs_service_is_killed(place):
 @pytest.mark.long
 def test_runs_continue_with_a_new_service_after_ray_dies(place):
     """The driver then replaces itself, and its W&B process is gone."""
-    process = place.search(SPACE, "--wandb", "offline")
+    process = place.search(SLOW, "--wandb", "offline")
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
     for raylet in place.left("raylet/raylet"):
         raylet.kill()
@@ -74,7 +67,7 @@ def test_runs_continue_with_a_new_service_after_ray_dies(place):
 
 @pytest.mark.long
 def test_a_search_ends_even_if_wandbs_service_hangs(place):
-    process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
+    process = place.search(SLOW, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20 and place.left("wandb-core"))
     [service] = place.left("wandb-core")
     service.send_signal(signal.SIGSTOP)
@@ -99,7 +92,7 @@ def small_disk(place):
 
 @pytest.mark.soak
 def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, small_disk):
-    process = place.search(SPACE, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
+    process = place.search(SLOW, "--wandb", "offline", "--trials", 2, patch=IMPATIENT)
     wait_for(lambda: len(place.records(0)) > 20)
     ballast = small_disk / "ballast"
     subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=4k"], check=False, capture_output=True)
@@ -118,7 +111,7 @@ def test_a_disk_that_fills_up_stops_the_search_with_wandb_as_without(place, smal
 
 @pytest.mark.long
 def test_a_resumed_trial_has_one_run_that_can_be_synced(place):
-    slower = SPACE.replace("step_s: 0.04", "step_s: 0.2")
+    slower = SLOW.replace("step_s: 0.04", "step_s: 0.2")
     process = place.search(slower, "--wandb", "offline", "--trials", 1)
     wait_for(lambda: any(r.history for r in read_runs(place.session)))
     process.kill()
@@ -158,7 +151,7 @@ def test_a_resumed_trial_has_one_run_that_can_be_synced(place):
 def test_a_slow_server_delays_nobody(place):
     with serving(delay_s=1.0) as server:
         where = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.address, "HOME": str(place.directory)}
-        process = place.search(SPACE, "--wandb", "online", **where)
+        process = place.search(SLOW, "--wandb", "online", **where)
         _, errors = end(process)
         assert errors == ""
         assert process.returncode in ENDED

@@ -14,8 +14,6 @@ from autotune_imports import After, replace
 
 # Python's audit events of changes to a directory.
 _CHANGES = frozenset({"os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.rmtree"})
-_OTHERS = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"})
-_MOST_ENTRIES = 50_000  # of a linked directory; a larger one, of data, stays a link
 _refused: set[str] = set()  # links that stay
 
 
@@ -73,7 +71,7 @@ def unlink_directories(path: str, root: str, *, itself: bool = False) -> None:
     for name in [*above, last] if itself else above:
         place = os.path.join(place, name)  # noqa: PTH118
         if os.path.islink(place):  # noqa: PTH114
-            if name not in _OTHERS and place not in _refused:
+            if name not in autotune_wire.ALWAYS_LINKED and place not in _refused:
                 _copy_links(place)
             if os.path.islink(place):  # noqa: PTH114 - what is behind it is not the view's
                 return
@@ -85,7 +83,7 @@ def _copy_links(link: str) -> None:
     try:
         for directory, _, names in os.walk(target):
             count += 1 + len(names)
-            if count > _MOST_ENTRIES:
+            if count > autotune_wire.MOST_FILES:  # of data
                 _refused.add(link)
                 return
             inside = os.path.normpath(os.path.join(made, os.path.relpath(directory, target)))  # noqa: PTH118

@@ -73,7 +73,7 @@ def judge(
     is_same = goal.takes_any_quality or (kept is not None and kept.answer is QualityAnswer.KEPT)
     if factor.is_below(_WORTH):
         return PairedVerdict(False, "it is not faster", factor, kept)
-    if not goal.takes_any_quality and kept is not None and kept.answer is QualityAnswer.LOST:
+    if kept is not None and kept.answer is QualityAnswer.LOST:
         return PairedVerdict(False, f"its {goal.quality} is worse", factor, kept)
     if factor.is_above(1) and is_same:
         return PairedVerdict(True, "", factor, kept)

@@ -140,12 +140,11 @@ def _settled_space(asked: History) -> Space:
         return same_training(space.revised(objective={"select": "same-training", "target": None}))
     schedule = asked.baseline.measurement.schedule if asked.baseline else None
     may_end_anywhere = schedule is not None and not schedule.falls
+    # A single evaluation does not show when a target is reached.
+    may_end_anywhere &= all(len(run.measurement.curve) > 1 for run in asked.runs_of(0))
     if goal.target is None and not planning.is_wanted(space) and may_end_anywhere:
         target = goal.turned(objective.least(goal, judged.quality, asked.start))
-        if all(
-            len(run.measurement.curve) > 1 for run in asked.runs_of(0)
-        ):  # one never shows when it is reached
-            return space.revised(objective={"target": float(f"{target:.4g}")})
+        return space.revised(objective={"target": float(f"{target:.4g}")})
     return space
 
 

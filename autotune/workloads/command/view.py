@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autotune.core.errors import InputError
+from autotune.inside.site import autotune_wire as wire
 
 _COPIED_BYTES = 2**20  # smaller files are copied, because a script may write to them in place
-_MOST_FILES = 50_000
 _LEVELS = 3  # directories above the script's whose entries the view has
-_LINKED = frozenset({".git", ".venv", "venv", "env", "node_modules", "__pycache__", "site-packages"})
 
 
 def make(directory: Path, place: Path) -> Path:
@@ -29,10 +28,9 @@ def make(directory: Path, place: Path) -> Path:
                 link.symlink_to(sibling)
         below, inside = above, inside.parent
     for count, (source, made) in enumerate(_files(directory, view, place.resolve())):
-        if count > _MOST_FILES:
-            raise InputError(
-                f"{directory}: more than {_MOST_FILES:,} files: start the search where the script is"
-            )
+        if count > wire.MOST_FILES:
+            rule = f"more than {wire.MOST_FILES:,} files: start the search where the script is"
+            raise InputError(f"{directory}: {rule}")
         if os.path.lexists(made):
             continue
         if source.is_file() and source.stat().st_size <= _COPIED_BYTES:
@@ -62,4 +60,4 @@ def _files(directory: Path, view: Path, left_out: Path) -> Iterator[tuple[Path, 
 
 def is_link(entry: Path) -> bool:
     """Returns True if a view has only a link to a directory, until a script changes something below it."""
-    return entry.is_symlink() or entry.name in _LINKED
+    return entry.is_symlink() or entry.name in wire.ALWAYS_LINKED
